@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 CLIENTS ?= .venv-clients
+FRAMEWORKS ?= .venv-frameworks
 BIN    := $(VENV)/bin
 RUN_LOCK  := requirements/run.lock
 TEST_LOCK := requirements/test.lock
@@ -10,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test browser clients gpu-test check audit fuzz protos lock clean help
+.PHONY: install run test browser clients frameworks gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
@@ -19,6 +20,7 @@ help:
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
 	@echo "make clients  install stock clients in $(CLIENTS) and try the stack with them"
+	@echo "make frameworks  install Pipecat in $(FRAMEWORKS) and run docs/examples within it"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
 	@echo "make audit  known weaknesses of the locked packages"
@@ -46,8 +48,16 @@ clients: $(VENV)/.test
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/clients.txt
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/clients-no-deps.txt
+	npm install --silent --no-audit --no-fund --prefix $(CLIENTS) @openai/agents-realtime@0.20.0 zod@4 \
+	  || echo "npm is not there: nothing is tried with OpenAI's SDK for agents"
 	$(BIN)/visavis models pull --profile tiny
-	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_sdk.py tests/stack/test_openai_realtime.py tests/stack/test_stock_clients.py $(ARGS)
+	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_*.py tests/stack/test_stock_clients.py $(ARGS)
+
+frameworks: $(VENV)/.test
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/frameworks.txt
+	$(BIN)/visavis models pull --profile tiny
+	VISAVIS_FRAMEWORKS=$(FRAMEWORKS) $(BIN)/python -m pytest -s tests/stack/test_pipecat_example.py $(ARGS)
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

@@ -8,6 +8,8 @@ In reading order, first the folders:
 `talk`: who speaks, which answer counts, what was heard: one session.
 `stages`: the four services as one session sees them.
 `playout`: sound and pictures leave by one clock.
+`live`: one face to many, by RTMP, WHIP, WHEP and HLS.
+`room`: many who write, and one avatar that answers.
 `answers`: what can be said without a language model.
 `apps`: what programs ask of a session beside a conversation.
 `ledger`: where a turn's time went.

@@ -85,6 +85,22 @@ viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]
 )
+broadcasts = Gauge(
+    "gateway_broadcasts",
+    "Targets that sessions are pushed to: live; connecting; waiting, to be tried again.",
+    ["protocol", "state"],
+)
+broadcast_reconnects = Counter(
+    "gateway_broadcast_reconnects_total",
+    "Times that a target of a broadcast was lost and tried again.",
+    ["protocol"],
+)
+broadcast_dropped_pictures = Counter(
+    "gateway_broadcast_dropped_pictures_total",
+    "Pictures that a target of a broadcast did not get, because its network was too slow.",
+    ["protocol"],
+)
+hls_streams = Gauge("gateway_hls_streams", "Sessions that are cut into HLS segments.")
 mic_packets = Counter(
     "gateway_mic_packets_total",
     "Packets of browsers' microphones that brought nothing: lost; late, or copies of others.",
@@ -251,7 +267,7 @@ tool_seconds = Histogram(
 def _begin_at_zero() -> None:
     """Prometheus sees no rise in a series that begins with its first event; promises are judged
     by such rises."""
-    for origin in ("speech", "text", "welcome", "say"):
+    for origin in ("speech", "text", "welcome", "say", "brought"):
         for seconds in (voice_to_voice_seconds, first_frame_seconds, overhead_seconds):
             seconds.labels(origin)
     for outcome in ("finished", "interrupted", "failed", "replaced", "discarded"):

@@ -308,6 +308,12 @@ class GatewaySettings(Settings):
         8, ge=1, le=1000, description="Requests of that port that are answered at once"
     )
 
+    broadcast_hosts: list[str] = Field(
+        default_factory=list,
+        description="Hosts to which apps may broadcast their sessions, as JSON list; *.name stands "
+        "for all below it, * for any. Operators may broadcast anywhere",
+    )
+
     @field_validator("embed_origins", "allowed_origins")
     @classmethod
     def _origins(cls, origins: list[str]) -> list[str]:

@@ -20,12 +20,13 @@ from visavis.wire.permissions import Login, User
 CLIENT_KEY = "what clients of other protocols show"
 # Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
 # likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
-# And a short idle life: each stack draws its own, beside all that the tests wait for.
+# And a short idle life: each stack draws its own, beside all that the tests wait for. So small a
+# model calls a tool for as long as it may: once.
 _CONFIG = (
     "[llm]\nmax_tokens = 20\ntemperature = 0\n"
     f'[asr]\nclient_key = "{CLIENT_KEY}"\n[tts]\nclient_key = "{CLIENT_KEY}"\n'
     f'[face]\nidle_life_s = 12\nclient_key = "{CLIENT_KEY}"\n'
-    "[gateway]\nwyoming_port = 0\nanswers = {answers}\n"
+    "[gateway]\nwyoming_port = 0\nanswers = {answers}\ntool_rounds = 1\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."

@@ -65,9 +65,24 @@ def test_nothing_of_visavis_imports_a_service_or_the_gateway() -> None:
     assert offenders("visavis", "services", "gateway", "simulation", "tests", "training") == []
 
 
-def test_nothing_that_serves_imports_the_tools() -> None:
+def test_nothing_that_serves_imports_the_tools_or_the_client() -> None:
     for folder in ("services", "gateway", "visavis/bundles"):
-        assert offenders(folder, "visavis.tools", "simulation") == []
+        assert offenders(folder, "visavis.tools", "visavis.client", "simulation") == []
+    for room in KIT:
+        assert offenders(f"visavis/{room}", "visavis.client") == []
+
+
+def test_the_client_needs_little() -> None:
+    """Programs of others import it: no service, no engine, no bus."""
+    found = {name for file in (ROOT / "visavis/client").glob("*.py") for name in imports_of(file)}
+    ours = {name for name in found if name.startswith("visavis.")}
+    assert {name for name in ours if not name.startswith("visavis.client")} == {
+        "visavis.arkit",
+        "visavis.serving.errors",
+        "visavis.serving.trust",
+    }
+    others = {name.partition(".")[0] for name in found - ours} - sys.stdlib_module_names
+    assert others == {"httpx", "numpy", "websockets"}
 
 
 def test_gateway_imports_no_service() -> None:

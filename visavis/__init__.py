@@ -1,9 +1,10 @@
-"""What the services and the gateway stand on, the bundles of weights, and the tools.
+"""What the services and the gateway stand on, the bundles of weights, the client, and the tools.
 
 `wire`: chunks and the bus that carries them (`v1` is generated from the protos).
 `serving`: what every serving process stands on.
 `engine`: one network on one device behind one interface.
 `bundles`: weights, where they come from and what is made of them.
+`client`: the gateway's public API, for programs.
 `tools`: the command line, benchmarks, the one-machine stack.
 `styles`: how something is said, and its tags in an answer's text.
 `arkit`: the names of a face's 52 blendshapes, and their two orders.

@@ -42,8 +42,8 @@ from deploy.monitoring.trial.crowd import (
 )
 from deploy.monitoring.trial.pictures import View, draw_dashboard, write_png
 from deploy.monitoring.trial.prometheus import Prometheus, asking, own_prometheus
+from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
-from visavis.tools.client import GatewayClient
 
 DASHBOARDS = Path(__file__).parent / "grafana" / "dashboards"
 _NEVER_HAPPENED = "nothing of the kind has happened: its series begins with the first"
@@ -68,6 +68,7 @@ _ABSENT = {
     "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
+    "gateway_broadcast": "nobody broadcasts here",
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
     "false_interruptions_total": _NEVER_HAPPENED,
     "gateway_answer_cache_lookups_total": "no answers are prepared or learnt here",
@@ -241,7 +242,7 @@ async def _knock(client: GatewayClient) -> None:
         _, silent = await asyncio.open_connection(place.hostname, place.port)
         with contextlib.suppress(VisavisError):
             async with client.session(language="en") as session:
-                await session.say(KNOWN_QUESTION)
+                await session.ask(KNOWN_QUESTION)
                 await asyncio.sleep(_STAY_S)
         await asyncio.sleep(_KNOCK_EVERY_S)
         silent.close()

@@ -26,8 +26,9 @@ _BEGINNING = re.compile(r"/v1/realtime(/calls(/[^/]+/hangup)?)?")
 """What an ephemeral key is for."""
 # Comments of many, and what an operator does about them.
 _ROOM = re.compile(r"/room(/.*)?", re.DOTALL)
-_VIEWERS_OWN = re.compile(r"/(token|webrtc|webrtc/[^/]+)")
+_VIEWERS_OWN = re.compile(r"/(token|(webrtc|whep)(/[^/]+)?)")
 # What the gateway then does it does to other hosts, in its own name.
+_PUBLISHING = re.compile(r"/broadcasts(/[^/]+)?")
 _SENDING = re.compile(r"/face-outputs/[^/]+")
 _READING = ("GET", "HEAD")
 
@@ -105,6 +106,8 @@ def why_not(caller: Caller, method: str, path: str) -> str:
         return "face outputs are an app's or an operator's"
     if _ROOM.fullmatch(found[2] or ""):
         return "a session's token opens no live room; an app's key does, or an operator's"
+    if method not in _READING and _PUBLISHING.fullmatch(found[2] or ""):
+        return "broadcasts are an app's or an operator's"
     looks_on = method in (*_READING, SOCKET) or _VIEWERS_OWN.fullmatch(found[2] or "")
     if role is Role.VIEWER and not looks_on:
         return "a viewer looks on; this is for the visitor"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache, Speaker
@@ -94,9 +94,8 @@ class Answering:
     def _known(self, messages: tuple[Message, ...]) -> tuple[Passage, ...]:
         return () if self._knowledge is None else self._knowledge.find(messages)
 
-    def say(self, turn: Turn, text: str, source: Literal["welcome", "say"]) -> None:
+    def say(self, turn: Turn, text: str) -> None:
         """Say what nobody asked for."""
-        turn.source = source
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:

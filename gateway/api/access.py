@@ -11,6 +11,7 @@ from fastapi import FastAPI
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import cookie_parser
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +33,10 @@ _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
+
+HLS_COOKIE = "visavis-hls"
+"""A viewer's token for players, which put no headers on what they ask for by themselves."""
+_HLS = re.compile(r"/v1/sessions/[^/]+/hls/[^/]+")
 
 _BEARER = "bearer."
 _INSECURE = "openai-insecure-api-key."
@@ -221,4 +226,7 @@ def _offered_keys(scope: Scope, headers: Headers) -> list[str]:
             return [offered, unquote(offered)]
         if protocol.startswith(_INSECURE):
             return [protocol.removeprefix(_INSECURE)]
+    if scope.get("method") == "GET" and _HLS.fullmatch(scope["path"]):
+        kept = cookie_parser(headers.get("cookie", "")).get(HLS_COOKIE)
+        return [kept] if kept else []
     return []

@@ -32,11 +32,12 @@ from gateway.api import (
 )
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.state import Gateway
-from gateway.apps import routes_say
+from gateway.apps import captions, routes_say
 from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.faces import routes as face_routes
+from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
 from gateway.openai import chat, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
@@ -97,12 +98,15 @@ Speak or type to a face, and it answers with voice and lips in step.
    `…/background.png` tell how its portrait shows it.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
    `state`, `transcript`, `answer` (pieces of a text, to be appended), `words`, `say`, `turn`,
-   `latency`, `error`, `warning`, `pong`; client to server:
+   `latency`, `broadcast`, `error`, `warning`, `pong`; client to server:
    `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
    `{"type": "say", "text": "…", "style"?, "language"?, "interrupt"?}`,
    `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
    `{"type": "ping"}`.
+
+4. To many: `POST …/broadcasts` pushes the session to an RTMP server or a WHIP endpoint; players
+   watch by WHEP (`POST …/whep`) or HLS (`GET …/hls/index.m3u8`); `POST …/whip` takes a microphone.
 
 Every error from 400 on is `{"error": {"code", "message"}}`.
 
@@ -160,7 +164,11 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     for module in (
         routes_sessions,
         routes_say,
+        captions,
         routes_media,
+        routes_webrtc,
+        routes_hls,
+        routes_broadcasts,
         routes_catalog,
         routes_cache,
         routes_operation,

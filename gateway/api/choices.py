@@ -63,6 +63,9 @@ StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_know
 DrawnBy: TypeAlias = Literal["server", "client"]
 """Who draws the face: the server sends pictures, or what a client draws it from."""
 
+SpokenBy: TypeAlias = Literal["server", "client"]
+"""Where the speech comes from: the server answers what it hears, or the client brings it."""
+
 TypedText: TypeAlias = Annotated[
     str, Field(min_length=1, max_length=MAX_TEXT_CHARACTERS), AfterValidator(_readable)
 ]
@@ -119,7 +122,7 @@ def choice_of(chosen: ToolChosen, tools: Sequence[ToolOffer]) -> ToolChoice:
         raise InvalidInputError(f"tool_choice: there is no tool {named[:64]!r}")
     if isinstance(chosen, NamedTool):
         return ToolChoice("required", named)
-    return ToolChoice(chosen if tools else "auto")
+    return ToolChoice(chosen)  # also where it has none: the gateway may have tools of its own
 
 
 class Change(BaseModel):

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
-from gateway.api.choices import AnyLanguage, Change, DrawnBy, StyleName, TypedText
+from gateway.api.choices import AnyLanguage, Change, DrawnBy, SpokenBy, StyleName, TypedText
 from visavis.serving.errors import InvalidInputError
 from visavis.synthetic import SOURCE_TYPE, SourceType
 
@@ -43,6 +43,9 @@ class SessionEvent(Event):
     style: str = Field(default="", description="How answers are said, for example happy")
     drawn_by: DrawnBy = Field(
         default="server", description="client: there are poses on `…/face`, and no pictures"
+    )
+    spoken_by: SpokenBy = Field(
+        default="server", description="client: it brings the speech, and there is a face alone"
     )
     digital_source_type: SourceType = Field(
         default=SOURCE_TYPE, description="Of sound and pictures, as IPTC calls what is synthetic"
@@ -132,7 +135,7 @@ class TextSource(Event):
     """A part of a text of the operator's."""
 
     file: str = Field(description="Its name within the folder")
-    heading: str = ""
+    heading: str = Field(default="", description="Under which the part stands; empty: none")
 
 
 class SourcesEvent(Event):
@@ -142,8 +145,8 @@ class SourcesEvent(Event):
     """
 
     type: Literal["answer.sources"] = "answer.sources"
-    turn: int
-    sources: list[TextSource]
+    turn: int = Field(description="The turn whose answer they are for")
+    sources: list[TextSource] = Field(description="The best first")
 
 
 class ToolCallEvent(Event):
@@ -178,6 +181,9 @@ class TurnEvent(Event):
         description="What interrupted it (text, speech, interrupt, say …), or why it failed",
     )
     heard: str | None = Field(default=None, description="What was audible of it, where interrupted")
+    played_ms: int | None = Field(
+        default=None, description="How much of its voice was heard, once it is over"
+    )
     media_ms: float | None = Field(
         default=None,
         description="With speaking: media time of its first sample, as the mp4 and the poses count "
@@ -193,7 +199,7 @@ class StageTime(Event):
     end_ms: float = Field(description="When its first chunk was there")
 
 
-Origin: TypeAlias = Literal["speech", "text", "welcome", "say"]
+Origin: TypeAlias = Literal["speech", "text", "welcome", "say", "brought"]
 SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
 SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
 ChunkOrder: TypeAlias = Literal["first", "last"]
@@ -223,7 +229,9 @@ class LatencyEvent(Event):
     type: Literal["latency"] = "latency"
     turn: int = Field(description="The turn that was timed")
     stages: list[StageTime] = Field(description="In the order of their work")
-    origin: Origin = Field(default="text", description="What began it; welcome, say: nobody asked")
+    origin: Origin = Field(
+        default="text", description="What began it; else than speech and text: nobody asked"
+    )
     spans: list[Span] = Field(default_factory=list, description="In the order of the stages")
     first_frame_ms: float | None = Field(
         default=None, description="To the first lip-synced picture that leaves"
@@ -264,6 +272,17 @@ class WarningEvent(Event):
     message: str = Field(description="For people, in English")
 
 
+class BroadcastEvent(Event):
+    """A broadcast of the session stands otherwise than before; GET …/broadcasts has all of it."""
+
+    type: Literal["broadcast"] = "broadcast"
+    id: str = Field(description="Of the broadcast, as in its path")
+    state: Literal["connecting", "live", "waiting", "stopped", "failed"] = Field(
+        description="waiting: it is tried again"
+    )
+    message: str = Field(default="", description="Why it is not live")
+
+
 class PongEvent(Event):
     """Answer to a ping."""
 
@@ -283,6 +302,7 @@ ServerEvent: TypeAlias = (
     | LatencyEvent
     | ErrorEvent
     | WarningEvent
+    | BroadcastEvent
     | PongEvent
     | PlaceEvent
 )

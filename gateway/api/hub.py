@@ -122,6 +122,10 @@ class EventHub:
         """Tell it everything from now on."""
         self._followers.append(follower)
 
+    @property
+    def followers(self) -> tuple[Follower, ...]:
+        return tuple(self._followers)
+
     def unfollow(self, follower: Follower) -> None:
         if follower in self._followers:
             self._followers.remove(follower)

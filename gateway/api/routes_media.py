@@ -32,7 +32,7 @@ async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer
     if body.role == "speaker":
         await session.take_microphone(peer_id)
     try:
-        sdp, kind = await session.peers.connect(
+        sdp, kind = await session.outlets.peers.connect(
             body.sdp,
             body.type,
             body.role,
@@ -50,13 +50,13 @@ async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer
 @router.get("/ice-servers", responses=responses(404))
 async def ice_servers(session: TheSession) -> IceServerList:
     """STUN and TURN servers for the offer, with passwords that are this session's own."""
-    return IceServerList(ice_servers=list(session.peers.ice_servers()))
+    return IceServerList(ice_servers=list(session.outlets.peers.ice_servers()))
 
 
 @router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))
 async def disconnect(session: TheSession, peer_id: str) -> Response:
     """Close one connection."""
-    await session.peers.disconnect(peer_id)
+    await session.outlets.peers.disconnect(peer_id)
     return Response(status_code=204)
 
 
@@ -74,21 +74,21 @@ def _info(recording: Recording) -> RecordingInfo:
 async def start_recording(session: TheSession, body: RecordingRequest) -> RecordingInfo:
     """Start recording; a finished recording of before is forgotten."""
     await session.wake()
-    return _info(await session.recordings.start(body.scope))
+    return _info(await session.outlets.recordings.start(body.scope))
 
 
 @router.post("/recording/stop", responses=responses(404))
 async def stop_recording(session: TheSession) -> RecordingInfo:
     """End the recording. Harmless where it has ended by itself."""
     session.touch()
-    return _info(await session.recordings.stop())
+    return _info(await session.outlets.recordings.stop())
 
 
 @router.get("/recording", responses=responses(404))
 async def recording(session: TheSession) -> RecordingInfo:
     """How the recording stands."""
-    await session.recordings.written()
-    current = session.recordings.current
+    await session.outlets.recordings.written()
+    current = session.outlets.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
     return _info(current)
@@ -108,8 +108,8 @@ async def recording_file(session: TheSession) -> FileResponse:
     Where the disk was full it is what could be kept; `GET recording` says so in `error`.
     """
     session.touch()
-    await session.recordings.written()
-    current = session.recordings.current
+    await session.outlets.recordings.written()
+    current = session.outlets.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
     if current.phase is not Phase.DONE:

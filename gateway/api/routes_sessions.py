@@ -32,7 +32,7 @@ from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
 from gateway.talk.session import Session
 from gateway.waiting.entrance import Standing, Wish
-from visavis.serving.errors import UnknownNameError
+from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 
@@ -50,6 +50,7 @@ def info_of(session: Session) -> SessionInfo:
         speed=options.speed,
         style=options.style,
         drawn_by=session.drawn_by(),
+        spoken_by=options.spoken_by,
         state=session.state,
         welcome=session.answering.welcome.text,
         viewers=session.audience.present,
@@ -96,16 +97,14 @@ async def create(
     ends by itself after a while.
     """
     tools = offers_of(body.tools)
+    chosen = ("language", "voice", "avatar", "speed", "style", "drawn_by", "spoken_by")
     options = Options(
-        body.language,
-        body.voice,
-        body.avatar,
-        body.speed,
-        body.style,
-        body.drawn_by,
-        tools,
-        choice_of(body.tool_choice, tools),
+        **{name: getattr(body, name) for name in chosen},
+        tools=tools,
+        tool_choice=choice_of(body.tool_choice, tools),
     )
+    if body.welcome and body.spoken_by == "client":
+        raise InvalidInputError("welcome: the client brings all that is said (spoken_by)")
     await gateway.catalog.check_voice(body.voice)
     persona = gateway.settings.persona if body.persona is None else body.persona
     welcome = body.welcome if isinstance(body.welcome, str) else ""

@@ -16,6 +16,7 @@ from gateway.api.choices import (
     Name,
     Persona,
     Speed,
+    SpokenBy,
     StyleName,
     ToolChosen,
     ToolOption,
@@ -84,6 +85,12 @@ class SessionRequest(Body):
     )
     tool_choice: ToolChosen = "auto"
 
+    spoken_by: SpokenBy = Field(
+        "server",
+        description="client: nothing is heard, thought or spoken here; the face says the speech "
+        "that the client brings, on the WebSocket `…/speech` or over WebRTC",
+    )
+
     queue: StrictBool = Field(
         False,
         description="Where there is no room: wait for it, with an answer 202, instead of 429",
@@ -128,6 +135,7 @@ class SessionInfo(BaseModel):
     speed: float
     style: str
     drawn_by: DrawnBy
+    spoken_by: SpokenBy
     state: Literal["idle", "listening", "thinking", "speaking"]
     welcome: str = Field(description="What is still to be said first; empty: nothing")
     viewers: int

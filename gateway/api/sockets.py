@@ -137,8 +137,9 @@ async def media(
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
+                session.check_ears()
                 await session.take_microphone(holder)
-            viewer = session.broadcast.join(pictures=pictures)
+            viewer = session.outlets.broadcast.join(pictures=pictures)
     except VisavisError as error:
         session.release_microphone(holder)
         await refuse(socket, error)
@@ -162,7 +163,7 @@ async def media(
         await accept(socket)
         await first_of(send(), receive())
     finally:
-        session.broadcast.leave(viewer)
+        session.outlets.broadcast.leave(viewer)
         session.release_microphone(holder)
         session.touch()
 
@@ -181,7 +182,7 @@ async def face(socket: WebSocket, session_id: str, form: str = "") -> None:
     if session is None:
         return
     try:
-        sink = session.drawers.get(form)
+        sink = session.outlets.drawers.get(form)
         if sink is None:
             raise InvalidInputError(f"form: {form[:20]!r} is none; known is 'talkinghead'")
         with gateway.sessions.in_use(session.id):

@@ -1,6 +1,9 @@
 """What programs ask of a session beside a conversation.
 
 `sayings`: texts that wait to be said as they stand, pure.
-`routes_say`: the door for them.
-`sockets`: sound alone, as plain samples, both ways.
+`speech`: speech that a client brings, pure.
+`unasked`: opens the turns in which both are said.
+`routes_say`: the door for texts.
+`captions`: what was said as subtitles.
+`sockets`: sound alone, as plain samples, both ways; and speech that is brought.
 """

@@ -1,16 +1,21 @@
-"""The WebSocket of programs that take a session's sound alone, and may be its microphone."""
+"""The WebSockets of programs: a session's sound alone, and speech that they bring."""
 
 from __future__ import annotations
 
 import secrets
+from typing import Annotated, Literal
 
+import numpy as np
 from fastapi import APIRouter, WebSocket
+from pydantic import Field, TypeAdapter, ValidationError
 
 from gateway.access.callers import Role
-from gateway.api.problems import ForbiddenError
+from gateway.api.events import ErrorEvent, Event, TurnEvent, explain
+from gateway.api.problems import ForbiddenError, code_of
 from gateway.api.sockets import accept, close, first_of, hear, refuse, send_event, session_at
 from gateway.api.state import caller_of, gateway_of
 from gateway.playout.sinks.plain_sound import RATES_HZ
+from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
 
 router = APIRouter()
@@ -42,8 +47,9 @@ async def audio(
         with gateway.sessions.in_use(session.id):
             await session.wake()
             if role == "speaker":
+                session.check_ears()
                 await session.take_microphone(holder)
-            listener = session.plain_sound.join(int(rate_hz))
+            listener = session.outlets.plain_sound.join(int(rate_hz))
     except VisavisError as error:
         session.release_microphone(holder)
         await refuse(socket, error)
@@ -67,6 +73,118 @@ async def audio(
         await accept(socket)
         await first_of(send(), receive())
     finally:
-        session.plain_sound.leave(listener)
+        session.outlets.plain_sound.leave(listener)
         session.release_microphone(holder)
         session.touch()
+
+
+# ------------------------------------------------------------ speech that is brought
+
+
+class BeginMessage(Event):
+    """An utterance begins; its sound follows in binary messages, 16-bit little-endian mono."""
+
+    type: Literal["begin"]
+    rate_hz: int = Field(24_000, description="8000 to 48000")
+    text: str = Field("", max_length=8000, description="What it says, for captions; may be empty")
+
+
+class EndMessage(Event):
+    """The utterance is complete."""
+
+    type: Literal["end"]
+
+
+class CutMessage(Event):
+    """Be silent: nothing of what was brought is to be heard any more."""
+
+    type: Literal["cut"]
+
+
+_MESSAGE: TypeAdapter[BeginMessage | EndMessage | CutMessage] = TypeAdapter(
+    Annotated[BeginMessage | EndMessage | CutMessage, Field(discriminator="type")]
+)
+
+
+@router.websocket("/v1/sessions/{session_id}/speech")
+async def speech(socket: WebSocket, session_id: str) -> None:
+    """Speech for a session whose client brings it (`spoken_by`); the face says it.
+
+    `begin` (rate_hz, text), then sound in binary messages as fast as it is made, then `end`; `cut`
+    ends all. Utterances are said one after the other. The session's `turn` and `error` events come
+    back: `speaking` with the first sample that is heard, `finished` or `interrupted` with how much
+    was. What is more than a minute ahead is not read before there is room for it.
+    """
+    gateway = gateway_of(socket)
+    session = await session_at(socket, gateway, session_id)
+    if session is None:
+        return
+    holder = f"ws-{secrets.token_urlsafe(9)}"
+    try:
+        if session.options.spoken_by != "client":
+            raise InvalidInputError("speech: the server speaks here; make a session with spoken_by")
+        if caller_of(socket).role is Role.VIEWER:
+            raise ForbiddenError("speech: a viewer brings none")
+        with gateway.sessions.in_use(session.id):
+            await session.wake()
+            await session.take_microphone(holder)
+    except VisavisError as error:
+        session.release_microphone(holder)
+        await refuse(socket, error)
+        return
+    await accept(socket)
+    listener = session.listen()
+
+    async def send() -> None:
+        async for event in listener:
+            if isinstance(event, TurnEvent | ErrorEvent):
+                await send_event(socket, event)
+        await close(socket, session)
+
+    async def receive() -> None:
+        while True:
+            message = await socket.receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            try:
+                await session.take_microphone(holder)  # it may be another's by now
+                _bring(session, message.get("text"), message.get("bytes"))
+            except VisavisError as error:
+                listener.tell(ErrorEvent(code=code_of(error)[1], message=str(error)))
+            await _room(session)
+
+    try:
+        await first_of(send(), receive())
+    finally:
+        session.unlisten(listener)
+        session.release_microphone(holder)
+
+
+def _bring(session: Session, text: str | None, sound: bytes | None) -> None:
+    """Do what a message says. Raises InvalidInputError, OutOfOrderError."""
+    if sound is not None:
+        if len(sound) % 2:
+            raise InvalidInputError(f"sound: {len(sound)} bytes are no whole number of samples")
+        session.add_speech(np.frombuffer(sound, "<i2").astype(np.int16, copy=False))
+        return
+    try:
+        told = _MESSAGE.validate_json(text or "")
+    except ValidationError as error:
+        raise InvalidInputError(explain(error)) from None
+    match told:
+        case BeginMessage():
+            session.begin_speech(told.rate_hz, told.text)
+        case EndMessage():
+            session.end_speech()
+        case CutMessage():
+            session.interrupt()
+            if session.unasked.brought.bringing:
+                session.end_speech()
+
+
+async def _room(session: Session) -> None:
+    """Returns once more of what is brought may wait."""
+    brought, handed_on = session.unasked.brought, session.unasked.handed_on
+    while brought.full:
+        handed_on.clear()
+        await handed_on.wait()

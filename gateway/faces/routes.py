@@ -58,7 +58,7 @@ async def connect(session: TheSession, gateway: TheGateway, name: Name) -> Respo
     await session.wake()
     if _holder(gateway, name) not in ("", session.id):
         raise AlreadyExistsError(f"face output: another session has {name!r}")
-    await session.face_outputs.connect(destination)
+    await session.outlets.face_outputs.connect(destination)
     return Response(status_code=204)
 
 
@@ -68,7 +68,7 @@ async def connect(session: TheSession, gateway: TheGateway, name: Name) -> Respo
 async def disconnect(session: TheSession, name: Name) -> Response:
     """Have the face rest there, and send no more."""
     session.touch()
-    session.face_outputs.disconnect(name)
+    session.outlets.face_outputs.disconnect(name)
     return Response(status_code=204)
 
 
@@ -83,7 +83,7 @@ async def take(session: TheSession, turn: int) -> Response:
     Of the last three turns, as far as their poses were made: where a client draws the face, or a
     face output has it.
     """
-    poses = session.face_outputs.take(turn)
+    poses = session.outlets.face_outputs.take(turn)
     text = await asyncio.to_thread(lambda: "".join(table(poses)))
     return Response(
         text,
@@ -94,4 +94,4 @@ async def take(session: TheSession, turn: int) -> Response:
 
 def _holder(gateway: Gateway, name: str) -> str:
     sessions = gateway.sessions.all()
-    return next((s.id for s in sessions if s.face_outputs.has(name)), "")
+    return next((s.id for s in sessions if s.outlets.face_outputs.has(name)), "")

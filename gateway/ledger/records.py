@@ -20,7 +20,7 @@ class TurnRecord(BaseModel):
     answer_complete: bool = False
     answered_by: Source = Field(
         default="llm",
-        description="cache: the answer was known before; welcome, say: nobody asked",
+        description="cache: the answer was known before; welcome, say, brought: nobody asked",
     )
     words: list[WordTime] = Field(
         default_factory=list, description="When each is said, as far as the voice was made"

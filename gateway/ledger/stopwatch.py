@@ -14,8 +14,13 @@ from gateway.playout.playout import Playout, PlayoutEvent, Tick
 from gateway.stages.registry import HostClocks
 from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
-_ORIGINS: dict[str, Origin] = {"text": "text", "welcome": "welcome", "say": "say"}
-_UNASKED = ("welcome", "say")
+_UNASKED = ("welcome", "say", "brought")
+_ORIGINS: dict[str, Origin] = {
+    "text": "text",
+    "welcome": "welcome",
+    "say": "say",
+    "brought": "brought",
+}
 _LOOPED, _LIVE, _OF_TURN = (metrics.pictures.labels(of) for of in ("loop", "live", "turn"))
 _SAYS_ALL = (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
 

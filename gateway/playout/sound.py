@@ -18,6 +18,7 @@ OPUS_BIT_RATE = 32_000
 AAC_BIT_RATE = 96_000
 # By then an encoder has settled on silence, whatever it heard before.
 _SETTLED_PACKETS = 10
+_LAYOUTS = {1: "mono", 2: "stereo"}
 _SILENCE = np.zeros(AAC_FRAME_SAMPLES, np.int16)
 
 
@@ -116,18 +117,22 @@ class AacPacket:
 
 
 class AacEncoder:
-    """AAC-LC, mono, 48 kHz, for sound that begins at `start_samples` and has no gaps.
+    """AAC-LC, 48 kHz, for sound that begins at `start_samples` and has no gaps.
 
     The first packet starts a frame before the first sample. Silence is not encoded for ever, as
     with Opus: once its packets are all the same, the last one is sent again.
     """
 
-    def __init__(self, start_samples: int) -> None:
+    def __init__(
+        self, start_samples: int, *, channels: int = 1, bit_rate: int = AAC_BIT_RATE
+    ) -> None:
+        """channels: 1, or 2 with the same sound on both."""
+        self._channels = channels
         self._codec = av.CodecContext.create("aac", "w")
         self._codec.sample_rate = RATE_HZ
-        self._codec.layout = "mono"
+        self._codec.layout = _LAYOUTS[channels]
         self._codec.format = "fltp"
-        self._codec.bit_rate = AAC_BIT_RATE
+        self._codec.bit_rate = bit_rate
         # A third of the work, for a difference that speech does not show.
         self._codec.options = {"aac_coder": "fast"}
         # A pool of threads for one voice would outlast its session until it is collected.
@@ -191,7 +196,8 @@ class AacEncoder:
 
     def _encode(self, samples: NDArray[np.int16]) -> list[bytes]:
         wave = samples.astype(np.float32) / 32768
-        frame = av.AudioFrame.from_ndarray(wave[None], format="fltp", layout="mono")
+        planes = np.repeat(wave[None], self._channels, axis=0)
+        frame = av.AudioFrame.from_ndarray(planes, format="fltp", layout=_LAYOUTS[self._channels])
         frame.sample_rate = RATE_HZ
         frame.pts = self._pushed * AAC_FRAME_SAMPLES
         frame.time_base = SOUND_TIME_BASE

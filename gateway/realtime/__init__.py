@@ -3,6 +3,7 @@
 `protocol`: what is pure: client's events and session's news in, effects out.
 
 `link`: a client's connection at work: does what the adapter asks for.
+`making`: work beside the session: text, answers apart, recordings.
 `opening`: how a session begins.
 `doors`: the WebSocket, and ephemeral keys.
 `calls`: WebRTC.

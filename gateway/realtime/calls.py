@@ -18,10 +18,10 @@ from aiortc.exceptions import InvalidStateError
 from fastapi import APIRouter, Request, Response
 
 from gateway.api.problems import refusals_counted
-from gateway.api.state import TheCaller, TheGateway
+from gateway.api.state import Gateway, TheCaller, TheGateway
 from gateway.api.uploads import read_form
 from gateway.openai.errors import OpenAiRoute, RefusedError
-from gateway.realtime.link import Link
+from gateway.realtime.link import Link, event_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -89,8 +89,8 @@ async def call(
 ) -> Response:
     """Answer an offer: `application/sdp`, or a form of `sdp` and `session`.
 
-    `Location` names the call, which is a session: its id opens `/v1/sessions/{id}`, too. All
-    candidates are to be in the offer.
+    `Location` names the call, which is a session: its id opens `/v1/sessions/{id}`, too. The answer
+    has all candidates of ours; the offer need not have the caller's, who finds us by them.
     """
     offer = await _offer_in(request)
     with refusals_counted():
@@ -103,7 +103,7 @@ async def call(
         dialogue = dialogue_with(session, config, named, known, by_channel=True)
         link = Link(gateway, session, dialogue, channel.send, holder)
         await session.take_microphone(holder)
-        sdp, _ = await session.peers.connect(
+        sdp, _ = await session.outlets.peers.connect(
             offer.sdp,
             "offer",
             "speaker",
@@ -112,8 +112,8 @@ async def call(
             peer_id=holder,
             pictures=pictures,
         )
-        session.peers.on_channel(holder, lambda opened: channel.use(opened, link))
-        session.run_beside(_talk(link, session))
+        session.outlets.peers.on_channel(holder, lambda opened: channel.use(opened, link))
+        session.run_beside(_talk(link, session, gateway))
     except BaseException:
         await gateway.sessions.delete(session.id)
         raise
@@ -128,10 +128,10 @@ async def hang_up(session_id: str, gateway: TheGateway) -> Response:
     return Response(status_code=200)
 
 
-async def _talk(link: Link, session: Session) -> None:
-    """For as long as the caller is there."""
+async def _talk(link: Link, session: Session, gateway: Gateway) -> None:
+    """For as long as the caller is there. The session goes to no other gateway meanwhile."""
     try:
-        with suppress(InvalidStateError, TimeoutError):
+        with suppress(InvalidStateError, TimeoutError), gateway.sessions.in_use(session.id):
             await link.run()
     finally:
         session.unwanted = True
@@ -166,10 +166,7 @@ def _sdp(text: str) -> str:
 
 
 def _json(text: str) -> Mapping[str, Any]:
-    try:
-        content = json.loads(text)
-    except ValueError:
-        content = None
+    content = event_in(text)
     if not isinstance(content, dict):
         raise RefusedError("session: a JSON object is wanted", "session", "invalid_value")
     return content

@@ -11,13 +11,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
 
+from gateway.access.callers import Caller, Role
 from gateway.access.ephemeral import LONGEST_LIFE_S, SHORTEST_LIFE_S, USUAL_LIFE_S
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of
-from gateway.realtime.link import Link
+from gateway.realtime.link import Link, event_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -42,11 +43,17 @@ _FULL = (AtCapacityError, OverLimitError, BusError, StageLostError)
 
 
 @sockets.websocket("/v1/realtime")
-async def realtime(socket: WebSocket, model: str = "", intent: str = "") -> None:
-    """OpenAI's Realtime protocol; a session that lives as long as the connection."""
+async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id: str = "") -> None:
+    """OpenAI's Realtime protocol; a session that lives as long as the connection.
+
+    call_id: of a session that there is here already, to be seen and steered beside its client.
+    """
     gateway, caller = gateway_of(socket), caller_of(socket)
     offered = socket.scope.get("subprotocols") or []
     await socket.accept(subprotocol=SUBPROTOCOL if SUBPROTOCOL in offered else None)
+    if call_id:
+        await _beside(socket, gateway, caller, call_id)
+        return
     wanted = {"type": "transcription"} if intent == "transcription" else None
     try:
         with refusals_counted():
@@ -63,16 +70,9 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "") -> None
 
     link = Link(gateway, session, dialogue, send)
 
-    async def receive() -> None:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-            await link.said(message.get("text") or "")
-
     try:
         with gateway.sessions.in_use(session.id):
-            await first_of(link.run(), receive())
+            await first_of(link.run(), _receive(socket, link))
         await _say_goodbye(socket, gateway, link)
     finally:
         await _end(gateway, session)
@@ -106,6 +106,38 @@ async def beta(request: Request) -> Response:
     raise RefusedError(message, code="not_found", status=404)
 
 
+async def _beside(socket: WebSocket, gateway: Gateway, caller: Caller, call_id: str) -> None:
+    """Join a session of the caller's that a client has."""
+    session = gateway.sessions.get(call_id) if gateway.sessions.has(call_id) else None
+    may = caller.role is Role.OPERATOR or (session is not None and session.owner == caller.owner)
+    followers = session.followers if session is not None else ()
+    link = next((follower for follower in followers if isinstance(follower, Link)), None)
+    if link is None or not may or caller.role is Role.GUEST:
+        message = f"call_id: there is no call {call_id[:80]!r} here"
+        await _turn_away(socket, RefusedError(message, "call_id", "not_found", 404))
+        return
+    side_band = link.join()
+
+    async def send() -> None:
+        async for event in side_band:
+            await socket.send_text(json.dumps(event, ensure_ascii=False))
+        await socket.close(NORMAL, "the call is over")
+
+    try:
+        await first_of(send(), _receive(socket, link))
+    finally:
+        link.leave(side_band)
+
+
+async def _receive(socket: WebSocket, link: Link) -> None:
+    """Hand on what a client says, until he has gone."""
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        await link.said(message.get("text") or "")
+
+
 def _life_s(wanted: object) -> float:
     seconds = wanted.get("seconds", USUAL_LIFE_S) if isinstance(wanted, Mapping) else USUAL_LIFE_S
     number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
@@ -119,10 +151,7 @@ def _life_s(wanted: object) -> float:
 async def _json_of(request: Request) -> Mapping[str, Any]:
     """Raises RefusedError. Without a body: nothing is asked for."""
     content = await request.body()
-    try:
-        told = json.loads(content or b"{}")
-    except ValueError:
-        told = None
+    told = event_in(content.decode("utf-8", "replace") or "{}")
     if not isinstance(told, dict):
         raise RefusedError("body: a JSON object is wanted", code="invalid_value")
     return told

@@ -1,36 +1,34 @@
 """One client's connection at work: what comes from it and from its session, in one order.
 
-Reads, asks the adapter what follows, and does that: with the session, with the plain calls of the
-services, with the client. Sound that comes faster than it is spoken waits here.
+Reads, asks the adapter what follows, and has that done: by the session, beside it, or by the
+client. Sound that comes faster than it is spoken waits here.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic_core import from_json
 
 from gateway.api.events import ErrorEvent, ServerEvent
-from gateway.api.hub import Overheard, Voiced
-from gateway.api.problems import code_of
+from gateway.api.hub import Outbox, Overheard, Voiced
 from gateway.api.state import Gateway
 from gateway.background import Background
+from gateway.realtime.making import Making, failed
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
-from gateway.stages.plain_calls import Speaking, Written
+from gateway.stages.plain_calls import Speaking
 from gateway.talk.conversation import TurnTaking
 from gateway.talk.microphone import AHEAD_S, RATE_HZ
 from gateway.talk.session import Session
-from gateway.tools.offers import Call
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.wire.clock import Clock, MonotonicClock
 
@@ -43,6 +41,8 @@ _MOST_MESSAGES = 2
 """Of the client that wait, each of up to 20 MB."""
 _MOST_SAID = 256
 """Of one who cannot be made to wait: each has to fit into a message of SCTP."""
+_MOST_ASIDE = 2000
+"""Events that wait for a side-band."""
 _LARGE = 256 * 1024
 """Characters of a message that are better read on a thread."""
 _LONGEST_WAIT_S = 300.0
@@ -96,6 +96,20 @@ class MicQueue:
         return taken
 
 
+class SideBand(Outbox[Event]):
+    """Somebody who sees and steers a client's session beside him. One who does not read is left."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_ASIDE)
+
+    def tell(self, event: Event) -> None:
+        """Add an event; where that is too much, nothing more comes."""
+        if self.full:
+            self.end()
+        else:
+            self._put(event)
+
+
 class Link:
     """Keeps one client and one session together, until one of them is gone.
 
@@ -112,7 +126,6 @@ class Link:
         holder: str = HOLDER,
         clock: Clock | None = None,
     ) -> None:
-        self._gateway = gateway
         self._session = session
         self._dialogue = dialogue
         self._send = send
@@ -122,10 +135,11 @@ class Link:
         self._arrived = asyncio.Event()
         self._messages: asyncio.Queue[str] = asyncio.Queue(_MOST_MESSAGES)
         self._said: deque[str] = deque()
+        self._side_bands: list[SideBand] = []
         self._mic = MicQueue()
         self._sounding = asyncio.Event()
         self._background = Background()
-        self._making: dict[str, asyncio.Task[None]] = {}
+        self._making = Making(gateway.plain, self._background, self._note)
         self._spoken: dict[str, int] = {}
         """Pieces of the reply that the session is saying as it is written."""
         self.why = ""
@@ -150,6 +164,17 @@ class Link:
         self._said.append(text)
         self._arrived.set()
 
+    def join(self) -> SideBand:
+        """Tell somebody else all that the client is told from now on. `leave` it."""
+        side_band = SideBand()
+        side_band.tell(self._dialogue.greeting())
+        self._side_bands.append(side_band)
+        return side_band
+
+    def leave(self, side_band: SideBand) -> None:
+        if side_band in self._side_bands:
+            self._side_bands.remove(side_band)
+
     def end(self, why: str) -> None:
         """Have `run` return."""
         self.why = self.why or why
@@ -165,6 +190,8 @@ class Link:
             while not self.why:
                 await self._step()
         finally:
+            for side_band in self._side_bands:
+                side_band.end()
             self._session.unfollow(self)
             self._session.release_microphone(self._holder)
             await self._background.cancel_all()
@@ -232,6 +259,8 @@ class Link:
         session = self._session
         match effect:
             case to_do.Send():
+                for side_band in self._side_bands:
+                    side_band.tell(effect.event)
                 await self._send(effect.event)
             case to_do.Hear():
                 return self._queue(effect.pcm)
@@ -240,7 +269,8 @@ class Link:
             case to_do.EndUtterance():
                 return self._queue(_CLOSING_SILENCE)
             case to_do.Silence():
-                session.interrupt()
+                if session.turn is not None and session.turn.number == effect.turn:
+                    session.interrupt()
             case to_do.Remember():
                 await self._remember(effect)
             case to_do.Configure():
@@ -250,12 +280,13 @@ class Link:
             case to_do.Speak():
                 return await self._speak_on(effect)
             case to_do.Write():
-                self._making[effect.reply] = self._background.run(self._write(effect))
+                options = session.options
+                voice = self._dialogue.voice_of(effect.voice) or options.voice
+                self._making.write(effect, Speaking(options.language, voice, options.speed))
             case to_do.Stop():
-                if (task := self._making.pop(effect.reply, None)) is not None:
-                    task.cancel()
+                self._making.stop(effect.reply)
             case to_do.Recognise():
-                self._background.run(self._recognise(effect))
+                self._making.recognise(effect)
         return []
 
     def _queue(self, pcm: NDArray[np.int16]) -> list[to_do.Effect]:
@@ -275,7 +306,7 @@ class Link:
             else:
                 turn = self._session.begin_speaking()
         except VisavisError as error:
-            return self._dialogue.hear(_failed(effect.reply, error))
+            return self._dialogue.hear(failed(effect.reply, error))
         return self._dialogue.began(effect.reply, turn)
 
     async def _speak_on(self, effect: to_do.Speak) -> list[to_do.Effect]:
@@ -321,88 +352,11 @@ class Link:
                 self._sounding.clear()
                 await self._sounding.wait()
 
-    # ------------------------------------------------------------ work on the side
-
-    async def _write(self, effect: to_do.Write) -> None:
-        """Have the language model write, and what it has written be spoken."""
-        try:
-            text = await self._writing(effect)
-            if effect.then == "voice":
-                await self._speak(effect, text)
-        except VisavisError as error:
-            self._note(_failed(effect.reply, error))
-        finally:
-            self._making.pop(effect.reply, None)
-
-    async def _writing(self, effect: to_do.Write) -> str:
-        text, calls, last = "", list[Call](), Written("")
-        async with aclosing(self._gateway.plain.write(effect.wanted)) as pieces:
-            async for piece in pieces:
-                last, text = piece, text + piece.text
-                calls += piece.calls
-                if piece.text:
-                    self._note(to_do.Written(effect.reply, piece.text))
-        for number, call in enumerate(_joined(calls)):
-            call_id = call.id or f"call_{effect.reply}_{number}"
-            self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
-        cut = last.finish_reason == "length"
-        self._note(to_do.Ended(effect.reply, _usage(last), cut))
-        return "" if calls else text
-
-    async def _speak(self, effect: to_do.Write, text: str) -> None:
-        """Without the session: nobody is interrupted by it."""
-        options = self._session.options
-        voice = self._dialogue.voice_of(effect.voice) or options.voice
-        how = Speaking(options.language, voice, options.speed)
-        rate_hz = RATE_HZ
-        if text.strip():
-            async with aclosing(self._gateway.plain.speak(text, how)) as sounds:
-                async for sound in sounds:
-                    rate_hz = sound.rate_hz
-                    news = to_do.Sounded(effect.reply, sound.pcm, rate_hz, last=False)
-                    self._note(news)
-        self._note(to_do.Sounded(effect.reply, np.zeros(0, np.int16), rate_hz, last=True))
-
-    async def _recognise(self, effect: to_do.Recognise) -> None:
-        try:
-            with self._gateway.plain.recordings.hold():
-                heard = await self._gateway.plain.recognise(effect.pcm, effect.language)
-            self._note(to_do.Recognised(effect.item, heard.text))
-        except VisavisError as error:
-            self._note(_failed(effect.item, error))
-
 
 def event_in(text: str) -> object:
-    """A message as JSON; None where it is none."""
+    """A message as JSON; None where it is none, is nested too deeply or holds half a character."""
     try:
-        return json.loads(text)
+        told: object = from_json(text, allow_inf_nan=False)
+        return told
     except ValueError:
         return None
-
-
-def _failed(of: str, error: VisavisError) -> to_do.Failed:
-    return to_do.Failed(of, code_of(error)[1], str(error))
-
-
-def _joined(pieces: list[Call]) -> list[Call]:
-    """Calls out of their pieces."""
-    calls: dict[int, Call] = {}
-    for piece in pieces:
-        before = calls.get(piece.index)
-        if before is None or piece.name:
-            calls[piece.index] = piece
-        else:
-            arguments = before.arguments + piece.arguments
-            calls[piece.index] = replace(before, arguments=arguments)
-    return [calls[index] for index in sorted(calls)]
-
-
-def _usage(last: Written) -> dict[str, Any]:
-    read, written = last.prompt_tokens, last.completion_tokens
-    return {
-        "total_tokens": read + written,
-        "input_tokens": read,
-        "output_tokens": written,
-        "input_token_details": {"text_tokens": read, "audio_tokens": 0, "cached_tokens": 0},
-        "output_token_details": {"text_tokens": written, "audio_tokens": 0},
-    }

@@ -11,6 +11,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import assert_never
 
 from gateway import metrics
@@ -26,7 +27,7 @@ from gateway.room.choosing.phrases import Line, Script, phrases_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
 from gateway.room.platforms.connection import Connection
-from gateway.talk.actions import AS_THE_SESSION_SAYS
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Message
 from gateway.talk.session import Session
 from visavis.serving.errors import (
     AtCapacityError,
@@ -218,6 +219,7 @@ class Room:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self.host.phrases = phrases_of(self.session.options.language)
             await self._obey(self.host.look(self._clock.now(), self._situation()))
             self._count()
 
@@ -244,25 +246,21 @@ class Room:
     async def _begin(self, speech: Speech) -> None:
         try:
             await self.session.wake()
+            if self.session.turn is None:
+                self._order(speech)
+            else:
+                self.host.failed(speech, self._clock.now())  # somebody was quicker
         except VisavisError as error:
             log.warning("room of %s: %s", self.session.id, error)
             self.host.failed(speech, self._clock.now())
-            return
-        if self.session.turn is not None:
-            self.host.failed(speech, self._clock.now())  # somebody was quicker
-        elif speech.asked:
-            turn = self.session.submit_text(speech.text, self.wanted.style)
-            self.host.opened(speech, turn)
-        else:
-            self._say_as_it_stands(speech)
 
-    def _say_as_it_stands(self, speech: Speech) -> None:
-        try:
-            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
-        except VisavisError as error:
-            log.warning("room of %s: %s", self.session.id, error)
-            self.host.failed(speech, self._clock.now())
+    def _order(self, speech: Speech) -> None:
+        """Raises what the session raises where it cannot do it."""
+        if speech.asked:
+            self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
+            self.host.opened(speech, self.session.submit_text(speech.text, self.wanted.style))
         else:
+            saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
             self._sayings[saying.number] = speech  # which turn it is comes as an event
 
     async def _listen(self) -> None:
@@ -339,6 +337,18 @@ class Room:
             if more := count - self._counted.get(outcome, 0):
                 metrics.room_comments.labels(outcome.value).inc(more)
                 self._counted[outcome] = count
+
+
+def last_exchanges(said: Sequence[Message], count: int) -> list[Message]:
+    """The last questions with their answers; what was said unasked, such as thanks, is left out.
+
+    A small language model takes whatever it has said before for what it is to say.
+    """
+    kept: list[Message] = []
+    for before, after in pairwise(said):
+        if before.role == "user" and after.role == "assistant":
+            kept += (before, after)
+    return kept[len(kept) - 2 * count :] if count else []
 
 
 def _rules_of(wanted: schemas.RoomRequest) -> Rules:

@@ -167,6 +167,12 @@ class RoomRequest(Strict):
     thanks_every_s: float = Field(default=30.0, ge=1, le=3600)
     script: list[ScriptLine] = Field(default_factory=list, max_length=200)
     idle_after_s: float = Field(default=45.0, ge=5, le=3600)
+    memory: int = Field(
+        default=0,
+        ge=0,
+        le=20,
+        description="Comments and answers before that the language model reads with a comment",
+    )
     style: StyleName = Field(default="", description="In which comments are answered")
     post_answers: bool = Field(default=False, description="As text, where the platform allows")
     paused: bool = False
@@ -376,7 +382,8 @@ class RoomInfo(BaseModel):
     state: str
     current: SpeechInfo | None
     next: WaitingInfo | None
-    waiting: list[WaitingInfo]
+    waiting: list[WaitingInfo] = Field(description="Those that matter most, 50 at most")
+    waiting_in_all: int
     to_say: list[str]
     recent: list[SpeechInfo]
     gifts_waiting: int

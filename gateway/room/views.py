@@ -24,6 +24,7 @@ def info_of(room: Room, now: float) -> schemas.RoomInfo:
         current=None if host.current is None else _speech(host.current),
         next=None if host.next is None else _waiting(host, host.next, now),
         waiting=[_waiting(host, entry, now) for entry in waiting],
+        waiting_in_all=host.selection.places_taken,
         to_say=list(host.to_say),
         recent=[_speech(speech) for speech in reversed(host.recent)][:_RECENT],
         gifts_waiting=host.gifts.waiting,

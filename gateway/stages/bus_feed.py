@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.apps.speech import VoicePiece
 from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import BusError
@@ -131,6 +132,11 @@ class BusFeed:
         """
         place = Place(self._session, turn, seq, 0, last=last)
         self._put(Kind.TOKENS, TokenChunk(place, text))
+
+    def send_voice(self, turn: int, seq: int, piece: VoicePiece) -> None:
+        """A piece of the voice that a client brings: where a synthesised one goes."""
+        place = Place(self._session, turn, seq, piece.pts, piece.last)
+        self._put(Kind.VOICE, PcmChunk(place, piece.rate_hz, piece.pcm))
 
     def _put(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
         try:

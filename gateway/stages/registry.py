@@ -124,14 +124,14 @@ class Registry:
         """Those known now, of one service or of all."""
         return [s for s in self._states.values() if service in (None, s.replica.service)]
 
-    async def missing(self) -> dict[str, str]:
+    async def missing(self, services: Sequence[str] = SERVICES) -> dict[str, str]:
         """What a turn would need and is not there: "bus" or a service, and what is wrong with it.
 
         What seems to be missing is asked for anew.
         """
-        if self._missing() and self._bus.connected:
+        if self._missing(services) and self._bus.connected:
             await self.refresh()
-        return self._missing()
+        return self._missing(services)
 
     async def choose(
         self,
@@ -279,12 +279,12 @@ class Registry:
             }
         await self._close_unused()
 
-    def _missing(self) -> dict[str, str]:
+    def _missing(self, services: Sequence[str]) -> dict[str, str]:
         if not self._bus.connected:
             return {"bus": "it is not connected"}
         if not self._bus_answers:
             return {"bus": "it does not answer"}
-        return {service: absent for service in SERVICES if (absent := self._absent(service))}
+        return {service: absent for service in services if (absent := self._absent(service))}
 
     def _absent(self, service: str) -> str:
         """Why no replica of a service can be asked; "": one can."""

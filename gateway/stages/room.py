@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.api.choices import DrawnBy
@@ -45,15 +45,18 @@ class Shortage:
 
 
 def shortage(
-    replicas: Callable[[str], Iterable[ReplicaState]], *, drawn_by: DrawnBy = "server"
+    replicas: Callable[[str], Iterable[ReplicaState]],
+    *,
+    drawn_by: DrawnBy = "server",
+    services: Sequence[str] = SERVICES,
 ) -> Shortage | None:
     """What keeps a session out, as far as replicas have told; None: nothing is known that would.
 
-    replicas: those of a service. Where the client draws the face, that needs no room. Each stage by
-    itself has to have room, and from a question to its answer the three together may take
-    `ANSWER_FACTOR` times what they take alone.
+    replicas: those of a service. services: that the session needs. Where the client draws the face,
+    that needs no room. Each stage by itself has to have room, and from a question to its answer the
+    three together may take `ANSWER_FACTOR` times what they take alone.
     """
-    for service in SERVICES:
+    for service in services:
         known = _taking(replicas(service))
         if not known or (service == "face" and drawn_by == "client"):
             continue  # that is no want of room
@@ -61,7 +64,7 @@ def shortage(
             why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")
             slots = f"no free slot on any of its {len(known)} replicas"
             return Shortage(service, why or slots, bool(why))
-    load = answer_load(replicas)
+    load = answer_load(replicas) if "llm" in services else 0.0
     if load <= 1.0:
         return None
     why = f"answers would begin {load * ANSWER_FACTOR:.1f} times as late as a lone visitor's (P95)"

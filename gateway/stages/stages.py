@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gateway import metrics
-from gateway.api.choices import DrawnBy
+from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
 from gateway.background import Background
 from gateway.knowledge.passages import Passage
@@ -54,6 +54,12 @@ class Options:
     tools: tuple[ToolOffer, ...] = ()
     """What answers may have its clients do."""
     tool_choice: ToolChoice = FREE
+    spoken_by: SpokenBy = "server"
+
+    @property
+    def services(self) -> tuple[str, ...]:
+        """What the session needs a slot of."""
+        return ("face",) if self.spoken_by == "client" else SERVICES
 
     @property
     def codecs(self) -> tuple[VideoCodec, ...]:
@@ -98,7 +104,7 @@ class Stages:
             "face": self._face_config,
         }
         self._leases = {
-            s: StageLease(s, registry, configs[s], listener, background) for s in SERVICES
+            s: StageLease(s, registry, configs[s], listener, background) for s in options.services
         }
         self._weigh_face()
 
@@ -190,6 +196,8 @@ class Stages:
         self, messages: Iterable[Message], known: tuple[Passage, ...] = ()
     ) -> None:
         """Let the language model read a question that is not complete. Raises StageLostError."""
+        if "llm" not in self._leases:
+            return
         read = llm_pb2.ReadAhead(request=self._request(messages, known))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
 
@@ -206,7 +214,8 @@ class Stages:
         voice = ("language", "voice", "speed", "style")
         if any(getattr(options, name) != getattr(before, name) for name in voice):
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
-        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in news))
+        known = self._leases.keys() & news.keys()
+        await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
@@ -300,7 +309,12 @@ class Stages:
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
         codecs = self._codecs or self._options.codecs  # of none the face would make one
-        face = face_pb2.FaceConfig(avatar=self._options.avatar, codecs=[_codec(c) for c in codecs])
+        # Speech that is brought comes without phonemes.
+        brought = self._options.spoken_by == "client"
+        source = face_pb2.FaceConfig.SOURCE_VOICE if brought else face_pb2.FaceConfig.SOURCE_MEL
+        face = face_pb2.FaceConfig(
+            avatar=self._options.avatar, codecs=[_codec(c) for c in codecs], source=source
+        )
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 

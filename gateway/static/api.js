@@ -9,6 +9,8 @@ const KEY_STORE = "visavis.api-key";
 const TOKEN_STORE = "visavis.token.";
 const SUBPROTOCOL = "visavis";
 const OF_A_SESSION = /^v1\/sessions\/([^/]+)/;
+/** What a session's token does not open, and the key that made it does. */
+const BY_KEY = /^v1\/sessions\/[^/]+\/broadcasts/;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const RENEW_AGAIN_MS = 10_000;
 
@@ -68,6 +70,7 @@ export class Api {
   }
 
   #secret(path) {
+    if (BY_KEY.test(path)) return this.#key || this.#guest;
     return this.#tokens.get(OF_A_SESSION.exec(path)?.[1])?.token || this.#key || this.#guest;
   }
 

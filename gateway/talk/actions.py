@@ -8,7 +8,10 @@ from typing import Literal, TypeAlias
 from gateway.api.events import ServerEvent
 from gateway.tools.offers import Call
 
-Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close", "welcome", "say"]
+Unasked: TypeAlias = Literal["welcome", "say", "brought"]
+"""Why something is said that nobody asked for; brought: it is a client's own speech."""
+
+Reason: TypeAlias = Literal["text", "speech", "interrupt", "failed", "close"] | Unasked
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
 

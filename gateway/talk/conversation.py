@@ -37,6 +37,7 @@ from gateway.talk.actions import (
     Reason,
     ResumeTurn,
     SayMeanwhile,
+    Unasked,
 )
 from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
@@ -160,7 +161,7 @@ class Conversation:
         )
         return self._settle(actions)
 
-    def speak_unasked(self, reason: Literal["welcome", "say"], now: float) -> list[Action]:
+    def speak_unasked(self, reason: Unasked, now: float) -> list[Action]:
         """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
         if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()
@@ -344,14 +345,16 @@ class Conversation:
     ) -> list[Action]:
         """The answer goes on with the results of these. text: of it, since the last ones.
 
-        Of a held turn nothing is done yet: nobody has asked for what a tool may change.
+        Nothing is done yet of a held turn, or while somebody speaks over it: nobody may have asked
+        for what a tool changes.
         """
         turn = self._current(number)
         if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
             return []
         turn.progress_at_s = now
         turn.tools.called(text, calls)
-        return self._settle([] if turn.phase is Phase.HELD else self._call(turn, now))
+        waits = turn.phase in (Phase.HELD, Phase.STOPPED)
+        return self._settle([] if waits else self._call(turn, now))
 
     def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
         """A call has come to this. Raises UnknownNameError where none waits under that id."""
@@ -617,7 +620,8 @@ class Conversation:
         if turn is None or self.doubt is None or turn.phase is Phase.HELD:
             return []
         turn.go_on(now)
-        return [ResumeTurn(turn.number, turn.resume_s())]
+        resumed: list[Action] = [ResumeTurn(turn.number, turn.resume_s())]
+        return resumed + (self._call(turn, now) if turn.tools.pending else [])
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()

@@ -204,16 +204,16 @@ class MicPackets:
 
 
 class MicSound:
-    """Decoded frames to 16 kHz mono; what was lost between them is silence."""
+    """Decoded frames to mono at `rate_hz`; what was lost between them is silence."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate_hz: int = RATE_HZ) -> None:
         # Without a frame size: pieces of fixed length would wait for the next packet's sound,
         # because the resampler holds back its filter's millisecond.
-        self._resampler = av.AudioResampler("s16", "mono", RATE_HZ)
+        self._resampler = av.AudioResampler("s16", "mono", rate_hz)
         self._next_pts: int | None = None
 
     def decoded(self, frame: av.AudioFrame) -> list[NDArray[np.int16]]:
-        """Pieces [N] int16 at 16 kHz, N about as long as the frame. frame.pts: in its samples."""
+        """Pieces [N] int16, N about as long as the frame. frame.pts: in its samples."""
         frames = [frame]
         if frame.pts is not None:
             hole = 0 if self._next_pts is None else frame.pts - self._next_pts

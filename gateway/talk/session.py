@@ -7,12 +7,11 @@ stages, viewers, recordings. Nothing in here is shared between sessions.
 from __future__ import annotations
 
 import contextlib
-import time
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,8 @@ from gateway.answers.answering import Answering, Sources
 from gateway.answers.cache import Speaker
 from gateway.api.choices import DrawnBy
 from gateway.api.events import (
+    BroadcastEvent,
     ErrorEvent,
-    SayEvent,
     ServerEvent,
     StateEvent,
     ToolCallEvent,
@@ -31,22 +30,18 @@ from gateway.api.events import (
 )
 from gateway.api.hub import EventHub, Follower, Listener, Overheard
 from gateway.api.problems import code_of
-from gateway.apps.sayings import Saying, Sayings
+from gateway.apps.sayings import Saying
+from gateway.apps.speech import SpeechInTrack
+from gateway.apps.unasked import Unasked
 from gateway.background import Background
-from gateway.faces.outputs import FaceOutputs
-from gateway.faces.talking_head import TalkingHeads
 from gateway.ledger.records import Records, Timeline, TurnRecord
 from gateway.ledger.stopwatch import Stopwatch
+from gateway.live.push.target import Target
 from gateway.playout.attention import Attending, Attention
 from gateway.playout.audience import Audience
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
-from gateway.playout.sinks.blendshapes import Blendshapes
-from gateway.playout.sinks.broadcast import Broadcast
-from gateway.playout.sinks.plain_sound import PlainSound
-from gateway.playout.sinks.recording import Recordings
-from gateway.playout.sinks.webrtc import Peers
 from gateway.playout.ticker import Pulse, Ticker
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
@@ -60,13 +55,15 @@ from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone
+from gateway.talk.outlets import OutletNews, Outlets
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ToolDoer
 from gateway.tools.offers import Call
-from visavis.serving.errors import UnknownNameError, VisavisError
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.serving.logs import log_context
 from visavis.wire import media
 from visavis.wire.bus import Bus
@@ -75,6 +72,8 @@ from visavis.wire.media import VideoCodec
 from visavis.wire.subjects import Kind
 
 CLOCK_TICKS = 5
+# Of speech that comes over WebRTC, as good as most voices are made.
+BROUGHT_RATE_HZ = 24_000
 CHECK_TICKS = 25
 # With nobody there and nothing to do for so long, there are no ticks: by then the pictures that the
 # face had on the way have come, and what was played is no echo any more.
@@ -107,8 +106,10 @@ class Session:
         self.microphone = Microphone()
         self._mic_bundle = MicBundle()
         self.audience = Audience(settings.max_viewers, self._codecs_changed, options.codecs)
-        self._add_sinks(settings)
         self._clock = MonotonicClock()
+        self._background = Background()
+        self._hub = EventHub()
+        self.outlets = self._outlets(settings)
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
@@ -122,8 +123,6 @@ class Session:
         judge = BargeIn(settings.barge_in_after_s)
         self._interruption = Interruption(session_id, self._playout, judge)
         self._attending = Attending()
-        self._sayings = Sayings()
-        self._hub = EventHub()
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         ears = Ears()
         self._incoming = Incoming(
@@ -143,7 +142,6 @@ class Session:
             ears,
             partial(self._take_off, attached=False),
         )
-        self._background = Background()
         self.stages = Stages(
             session_id,
             options,
@@ -168,32 +166,28 @@ class Session:
         self._keyframes = KeyframeThrottle()
         self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
+        self.unasked = Unasked(
+            self._conversation, self._feed, self.answering, self._clock, self._perform, self._emit
+        )
+        self._track = SpeechInTrack(self.unasked.brought, BROUGHT_RATE_HZ)
         self.presence = self._presence(settings)
 
-    def _add_sinks(self, settings: GatewaySettings) -> None:
-        """All that sound and pictures go to."""
-        seats, changed, missed = self.audience.seats, self._audience_changed, self._picture_missed
-        ice = settings.ice
-        self.peers = Peers(lambda: ice.of(self.id, time.time()), seats, missed, changed)
-        self.broadcast = Broadcast(seats, missed, changed)
-        self.blendshapes = Blendshapes(settings.max_viewers, changed)
-        self.plain_sound = PlainSound(seats, changed)
-        folder, limit_s = settings.recording_dir, settings.recording_limit_s
-        self.recordings = Recordings(
-            self.id, folder, limit_s, missed, changed, self._recording_failed
+    def _outlets(self, settings: GatewaySettings) -> Outlets:
+        brought = self.options.spoken_by == "client"
+        return Outlets(
+            self.id,
+            settings,
+            self.audience,
+            OutletNews(
+                self._picture_missed,
+                self._audience_changed,
+                self._recording_failed,
+                self._broadcast_changed,
+            ),
+            self._clock,
+            self._background,
+            BROUGHT_RATE_HZ if brought else MIC_RATE_HZ,
         )
-        to_clients = (self.peers, self.broadcast, self.blendshapes, self.plain_sound)
-        for sink in (*to_clients, self.recordings):
-            self.audience.add(sink)
-        self.face_outputs = FaceOutputs(seats, changed)
-        talking_heads = TalkingHeads(settings.max_viewers, changed)
-        self.drawers: Mapping[str, Blendshapes] = {
-            "": self.blendshapes,
-            "talkinghead": talking_heads,
-        }
-        """Who draws the face himself, by the form in which he wants it."""
-        for other in (self.face_outputs, talking_heads):
-            self.audience.add(other)
 
     def _listening(self, bus: Bus) -> BusFeed:
         return BusFeed(
@@ -213,7 +207,7 @@ class Session:
             self._clock,
             settings.idle_release_s,
             connected=lambda: bool(self._hub.listeners) or self.audience.attending,
-            recorded=lambda: self.recordings.watched,
+            recorded=lambda: self.outlets.recordings.watched,
             answering=lambda: self._conversation.turn is not None,
             leave=self._left_alone,
             refused=lambda error: self._emit(
@@ -255,7 +249,7 @@ class Session:
             if self._pulse is not None:
                 stack.callback(self._pulse.end)
             if not self.moved:
-                self._drop_sayings("closed")
+                self.unasked.drop("closed")
                 self._emit(ErrorEvent(code="session_closed", message=message))
                 self._feed.announce(self._conversation.epoch + 1, "close")
 
@@ -269,9 +263,9 @@ class Session:
 
     @property
     def between_turns(self) -> bool:
-        """Nobody speaks, nothing is being answered, and no recording would be cut off."""
-        quiet = self.news.may_move("llm") and not len(self._sayings)
-        return quiet and not self.recordings.watched
+        """Nobody speaks, nothing is being answered, no recording or broadcast would be cut off."""
+        kept = self.outlets.kept
+        return self.news.may_move("llm") and not self.unasked.waits and not kept
 
     @property
     def epoch(self) -> int:
@@ -361,6 +355,11 @@ class Session:
         self._hub.unfollow(follower)
         self.touch()
 
+    @property
+    def followers(self) -> tuple[Follower, ...]:
+        """Those who are told everything."""
+        return self._hub.followers
+
     def run_beside(self, work: Coroutine[Any, Any, None]) -> None:
         """Run `work` of whoever follows; it ends with the session."""
         self._background.run(work)
@@ -407,6 +406,7 @@ class Session:
 
         Call `wake` before.
         """
+        self._needs_a_voice()
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
@@ -418,20 +418,16 @@ class Session:
 
         interrupt: now, in place of all that. Call `wake` before. Raises SayingsFullError.
         """
+        self._needs_a_voice()
         self.presence.asked()
-        if interrupt:
-            self._drop_sayings("interrupted")
-        saying = self._sayings.add(text, manner)
-        self._emit(SayEvent(say=saying.number, event="waiting", text=text))
         self._wake_ticks()
-        if interrupt:
-            self._say_next()
-        return saying
+        may_begin = self._may_begin
+        return self.unasked.say(text, manner, interrupt=interrupt, may_begin=may_begin)
 
     def interrupt(self) -> int:
         """Silence; returns the turn number from which on something can be said again."""
         self.touch()
-        self._drop_sayings("interrupted")
+        self.unasked.drop("interrupted")
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
@@ -468,18 +464,69 @@ class Session:
         message = f"the avatar {name!r} was deleted; this is the default one"
         self._emit(WarningEvent(turn=self.epoch, code="avatar_deleted", message=message))
 
+    def begin_speech(self, rate_hz: int, text: str) -> None:
+        """The client begins to bring an utterance. Raises as `BroughtSpeech.begin` does."""
+        self.presence.asked()
+        self.unasked.brought.begin(rate_hz, text)
+
+    def add_speech(self, pcm: NDArray[np.int16]) -> None:
+        """Sound of it: [N] int16. Raises OutOfOrderError where none was begun."""
+        self.unasked.brought.add(pcm)
+        self._wake_ticks()
+
+    def end_speech(self) -> None:
+        """It is complete. Raises OutOfOrderError where none was begun."""
+        self.unasked.brought.end()
+        self._wake_ticks()
+
+    def check_ears(self) -> None:
+        """Raises InvalidInputError where nothing that is said to it is heard."""
+        if self.options.spoken_by == "client":
+            raise InvalidInputError("role: this session's speech is brought, on …/speech")
+
+    def _needs_a_voice(self) -> None:
+        if self.options.spoken_by == "client":
+            raise InvalidInputError(
+                "session: its client brings the speech (spoken_by); there is no language model and "
+                "no voice here"
+            )
+
+    @property
+    def _may_begin(self) -> bool:
+        """Whether the stages are there for a turn."""
+        return self.stages.settled and self.presence.departure is None
+
     async def take_microphone(self, holder: str) -> None:
         """Make `holder` the speaker. Raises MicrophoneTakenError."""
         stale = self.microphone.take(holder, self._clock.now())
-        if stale is not None and stale in self.peers:
-            await self.peers.disconnect(stale)
+        if stale is not None:
+            self._end_bringing()
+        if stale is not None and stale in self.outlets.peers:
+            await self.outlets.peers.disconnect(stale)
 
     def release_microphone(self, holder: str) -> None:
+        if holder == self.microphone.holder:
+            self._end_bringing()
         self.microphone.release(holder)
 
+    def _end_bringing(self) -> None:
+        """Who brought speech has gone: what there is of it is all."""
+        self._track.end()
+        if self.unasked.brought.bringing:
+            self.end_speech()
+
     def push_mic(self, holder: str, pcm: NDArray[np.int16]) -> None:
-        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second."""
+        """Sound of the microphone. pcm: [N] int16 at 16 kHz, at most one second.
+
+        Where the client brings the speech it is that, at BROUGHT_RATE_HZ.
+        """
         if not len(pcm):
+            return
+        if self.options.spoken_by == "client":
+            if holder == self.microphone.holder:
+                self.microphone.take(holder, self._clock.now())
+                self._track.hear(pcm)
+                self._wake_ticks()
             return
         now = self._clock.now()
         pts = self.microphone.place(holder, len(pcm), now)
@@ -519,7 +566,7 @@ class Session:
 
         Each idle picture may be the last before the turn's first, which has to be one.
         """
-        if picture is None or self._conversation.turn is None or not self.recordings.waits:
+        if picture is None or self._conversation.turn is None or not self.outlets.recordings.waits:
             return
         if picture.live and picture.codec is VideoCodec.H264:
             self._background.run(self.stages.request_keyframe(picture.codec))
@@ -558,15 +605,15 @@ class Session:
         if self._ticks % CHECK_TICKS == 0:
             self._check(now)
         self._greet(now)
-        if len(self._sayings) and self._conversation.silent:
-            self._say_next()
+        if self.unasked.waits:
+            self.unasked.tick(may_begin=self._may_begin)
         self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
         return self._quiet_ticks < REST_TICKS
 
     @property
     def _deserted(self) -> bool:
         """Nobody is there, and nothing goes on that time would change."""
-        if self._watched or self._hub.listeners or len(self._sayings):
+        if self._watched or self._hub.listeners or self.unasked.waits:
             return False
         conversation = self._conversation
         return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
@@ -594,34 +641,7 @@ class Session:
         untouched = not self._conversation.epoch and self._conversation.state == "idle"
         text = self.answering.welcome.due(now, watched=self.audience.watched, untouched=untouched)
         if text:
-            self._speak_unasked("welcome", text, now)
-
-    def _say_next(self) -> None:
-        """Begin with what has waited longest, where a turn may begin now."""
-        if not self.stages.settled or self.presence.departure is not None:
-            return
-        saying = self._sayings.take()
-        if saying is not None:
-            turn = self._conversation.epoch + 1
-            told = SayEvent(say=saying.number, event="opened", text=saying.text, turn=turn)
-            self._emit(told)
-            self._speak_unasked("say", saying.text, self._clock.now(), saying.manner)
-
-    def _drop_sayings(self, reason: str) -> None:
-        for saying in self._sayings.drop():
-            told = SayEvent(say=saying.number, event="dropped", text=saying.text, reason=reason)
-            self._emit(told)
-
-    def _speak_unasked(
-        self,
-        why: Literal["welcome", "say"],
-        text: str,
-        now: float,
-        manner: Manner = AS_THE_SESSION_SAYS,
-    ) -> None:
-        self._perform(self._conversation.speak_unasked(why, now), manner)
-        if (turn := self._conversation.turn) is not None:
-            self.answering.say(turn, text, why)
+            self.unasked.speak("welcome", text)
 
     def _attend(self, now: float) -> None:
         """Have the face listen or think, and be drawn for that."""
@@ -763,8 +783,8 @@ class Session:
             self.answering.closed(action, turn)
         if action.outcome != "finished":
             self.audience.cut(action.turn)
-        if action.outcome == "interrupted":
-            self._drop_sayings("interrupted")
+        if action.outcome in ("interrupted", "failed"):
+            self.unasked.drop(action.outcome)
         if action.outcome not in ("discarded", "replaced"):
             self._stopwatch.ended(action.turn, self._clock.now())
             self._report_latency()
@@ -786,6 +806,9 @@ class Session:
     def _codecs_changed(self, codecs: set[VideoCodec]) -> None:
         self._playout.set_codecs(codecs)
         self._background.run(self.stages.set_codecs(sorted(codecs)))
+
+    def _broadcast_changed(self, target: Target) -> None:
+        self._emit(BroadcastEvent(id=target.name, state=target.phase.value, message=target.error))
 
     def _recording_failed(self, message: str) -> None:
         self._emit(ErrorEvent(code="recording_failed", message=message))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gateway import metrics
@@ -149,7 +149,7 @@ class Sessions:
         session = self._make(name or self._new_id(), options, persona, welcome, owner)
         self._opening += 1
         try:
-            await self._check_ready()
+            await self._check_ready(options.services)
             await session.open()
         finally:
             self._opening -= 1
@@ -201,8 +201,8 @@ class Sessions:
         if self.free <= 0:
             raise NoRoomError(self.limit_reached, "gateway")
 
-    async def _check_ready(self) -> None:
-        missing = await self._registry.missing()
+    async def _check_ready(self, services: Sequence[str]) -> None:
+        missing = await self._registry.missing(services)
         if missing:
             told = "; ".join(f"{part}: {why}" for part, why in missing.items())
             kind = BusError if "bus" in missing else StageLostError

@@ -42,7 +42,7 @@ LONGEST_RETURN_S = 1.0
 # So little of a voice is no voice; and so long it may be silent before the face stops to wait.
 _DRY_S, _DRY_FOR_S = 0.04, 0.3
 
-Source: TypeAlias = Literal["llm", "cache", "welcome", "say"]
+Source: TypeAlias = Literal["llm", "cache", "welcome", "say", "brought"]
 Life: TypeAlias = Literal["opened", "speaking", "finished", "interrupted", "failed", "replaced"]
 
 
@@ -197,8 +197,14 @@ class Turn:
         media_ms: float | None = None,
     ) -> TurnEvent:
         """What listeners are told of its life."""
+        over = event not in ("opened", "speaking")
         self.told = TurnEvent(
-            turn=self.number, event=event, reason=reason, heard=heard, media_ms=media_ms
+            turn=self.number,
+            event=event,
+            reason=reason,
+            heard=heard,
+            media_ms=media_ms,
+            played_ms=round(1000 * self.played_s) if over else None,
         )
         return self.told
 
@@ -233,7 +239,7 @@ class Turn:
         """
         if not self.utterance or self.phase in (Phase.HELD, Phase.CLOSED):
             return False
-        if self.tools.messages():
+        if self.tools.begun:
             return False
         return now - self.asked_at_s <= GOES_ON_WITHIN_S and not self.heard(REACTION_S)
 
@@ -258,13 +264,16 @@ class Turn:
         """The stage whose work is missing; None where all of it is here."""
         if not self.text_complete:
             return "llm"
-        return None if self.voice_complete else "tts"
+        if self.voice_complete:
+            return None
+        return "speech" if self.source == "brought" else "tts"
 
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":
             return not self.text_complete
-        return stage == "face" or (stage == "tts" and not self.voice_complete)
+        speaks = stage == "tts" and self.source != "brought"
+        return stage == "face" or (speaks and not self.voice_complete)
 
 
 @dataclass(slots=True)

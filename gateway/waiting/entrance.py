@@ -261,7 +261,9 @@ class Entrance:
     def _short(self, wish: Wish) -> Shortage | None:
         if self._sessions.free <= 0:
             return Shortage("gateway", self._sessions.limit_reached)
-        return shortage(self._registry.replicas, drawn_by=wish.options.drawn_by)
+        options = wish.options
+        replicas, services = self._registry.replicas, options.services
+        return shortage(replicas, drawn_by=options.drawn_by, services=services)
 
     def _explained(self, service: str, why: str) -> NoRoomError:
         """What a visitor is told who is not let in."""

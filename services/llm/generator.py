@@ -37,6 +37,8 @@ MAX_STOP_CHARS = 128
 TOOLS_TOKENS = 150
 """What chat templates write around the tools: how a call looks."""
 _TOOLS_SHARE = 0.6
+CALL_TOKENS = 320
+"""Of a spoken answer that may call tools: a short answer may need a long call."""
 
 Piece: TypeAlias = str | ToolCallDelta
 """Of an answer: text, or a part of a call."""
@@ -235,6 +237,8 @@ class Generator:
         text = TextStream(request.stop)
         spoken = SpokenText() if request.spoken else _AsItIs()
         guard, calls = LoopGuard(), CallPieces()
+        most_tokens = self._most_tokens(request)
+        longer = backend_request.sampling.max_tokens > most_tokens
         try:
             made = self._gate.deltas(place, functools.partial(self._go_on, backend_request))
             async with contextlib.aclosing(made) as deltas:
@@ -247,6 +251,9 @@ class Generator:
                         break
                     for call in calls.feed(delta.tool_calls):
                         yield call
+                    if longer and not calls.any and ledger.completion_tokens > most_tokens:
+                        ledger.finish_reason = "length"
+                        break  # where only calls may be longer
             rest = spoken.feed(text.finish()) + spoken.finish()
             if piece := guard.feed(rest) + guard.finish():
                 yield piece
@@ -295,8 +302,9 @@ class Generator:
     async def _plan(self, request: AnswerRequest, slot: int) -> BackendRequest:
         defaults = self._defaults
         context = self._backend.context_tokens
-        # At least half of the context stays for the conversation.
-        max_tokens = min(request.max_tokens or defaults.max_tokens, context // 2)
+        max_tokens = self._most_tokens(request)
+        if request.spoken and request.tools is not None and request.tools.calling != "none":
+            max_tokens = min(max(max_tokens, CALL_TOKENS), context // 2)
         temperature = defaults.temperature if request.temperature is None else request.temperature
         room = context - max_tokens
         if request.tools is not None:
@@ -313,6 +321,11 @@ class Generator:
             slot,
             tools=request.tools,
         )
+
+    def _most_tokens(self, request: AnswerRequest) -> int:
+        """Of text. At least half of the context stays for the conversation."""
+        wanted = request.max_tokens or self._defaults.max_tokens
+        return min(wanted, self._backend.context_tokens // 2)
 
     async def _cost_of(self, tools: Tools, room_tokens: int) -> int:
         """Tokens of the prompt. Raises InvalidInputError where they leave too few for the rest."""

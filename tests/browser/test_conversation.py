@@ -22,7 +22,7 @@ from tests.browser.conftest import VISITOR, chromium, tab
 from tests.browser.tape import FaceGauge, Tape, best_lag_s, openings
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, channel_to, spoken
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 QUESTION = "Why is the sky blue?"
 ON_TOPIC = {"sky", "blue", "light", "sun", "air", "atmosphere", "scattering", "color", "colour"}

@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Page, Request, expect
 
 from tests.browser.conftest import tab
 from tests.browser.flash_and_beep import SignalRig
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -26,6 +26,15 @@ async def test_opens_with_portrait_and_two_ways_to_start(page: Page, stub: StubG
     assert not stub.seen.sessions  # nothing is spent before the visitor wants to talk
 
 
+async def test_in_a_frame_there_are_face_and_controls_alone(page: Page, stub: StubGateway) -> None:
+    await open_page(page, stub, "?embed=1&captions=0&appearance=light")
+    await expect(page.locator(".top")).to_be_hidden()
+    await expect(page.locator("#start-talk")).to_be_visible()
+    assert await page.evaluate("document.body.hasAttribute('data-no-captions')")
+    assert await page.evaluate("document.documentElement.dataset.appearance") == "light"
+    assert await page.evaluate("localStorage.length") == 0, "the address is not kept"
+
+
 async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -146,9 +155,15 @@ async def test_answer_pieces_are_joined_and_cut_where_interrupted(
 ) -> None:
     await start(page, stub)
     answer = {"type": "answer", "turn": 4}
-    stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
+    # What it is made of comes first, and stands under it without being a part of it.
+    sources = [{"file": "<b>.md", "heading": "Hours"}, {"file": "b.txt"}]
+    stub.push({"type": "answer.sources", "turn": 4, "sources": sources})
     line = page.locator(".line[data-side=avatar]")
+    await expect(line).to_be_hidden()
+    stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
     await expect(line).to_have_text("It is noon, I think.")
+    under = await line.evaluate("line => getComputedStyle(line, '::after').content")
+    assert under == '"Source: Hours (<b>.md) · b.txt"'
     stub.push({"type": "turn", "turn": 4, "event": "interrupted", "heard": "It is noon,"})
     await expect(line).to_have_attribute("data-ended", "interrupted")
     await expect(line.locator("s")).to_have_text(" I think.")

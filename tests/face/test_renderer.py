@@ -55,9 +55,7 @@ def test_same_pose_same_bytes(renderer: Renderer) -> None:
 
 
 def test_a_face_looks_as_it_did(renderer: Renderer) -> None:
-    """Eyes, mouth and the edge of a face in motion, kept from when its parts were drawn one by one
-    (rows 150 to 330, columns 170 to 340).
-    """
+    """Eyes, mouth and the edge of a face in motion (rows 150 to 330, columns 170 to 340)."""
     pose = FacePose(
         jaw_open=0.35, mouth_wide=0.3, lips_closed=0.1, tongue_up=0.3, smile=0.15, blink_left=0.3,
         brow_raise=0.2, gaze_x=0.3, gaze_y=0.1, yaw=0.06, pitch=-0.03, roll=0.02, shift_x=0.004,

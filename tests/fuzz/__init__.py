@@ -4,6 +4,7 @@
 - `decoder`: one decoder, what it may raise, how long it may take; and the run over it.
 - `messages`: what the bus and gRPC bring.
 - `doors`: what a visitor's browser sends the gateway.
+- `live`: what servers answer that a session is broadcast to, and players that watch it.
 - `protocols`: what clients of other protocols send.
 - `files`: weights, pictures, settings and sound that somebody has put on the disk.
 - `catalogue`: all of them; docs/fuzzing.md has the list.

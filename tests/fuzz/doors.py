@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,13 +24,17 @@ from gateway.answers.questions import normalised
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
 from gateway.api.routes_catalog import read_upload
-from gateway.api.schemas import Offer, SessionChange, SessionRequest, TextRequest
+from gateway.api.schemas import Offer, SayRequest, SessionChange, SessionRequest, TextRequest
 from gateway.openai.errors import RefusedError
 from gateway.openai.schemas import ChatRequest
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sinks.webrtc import Peer
 from gateway.playout.sound import OpusEncoder
+from gateway.realtime.link import event_in
+from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.config import first_config
+from gateway.realtime.protocol.dialogue import Dialogue
 from gateway.settings import GatewaySettings
 from gateway.stages.plain_calls import generation
 from gateway.talk.microphone import MicPackets, MicSound, pcm_of_message
@@ -48,6 +54,7 @@ _COMMANDS = [
     {"type": "update", "language": "zh-CN", "voice": "ada", "avatar": "eve", "speed": 1.5,
     "style": ""},
     {"type": "ping"},
+    {"type": "say", "text": "Hello.", "style": "calm", "language": "en", "interrupt": True},
 ]  # fmt: skip
 
 
@@ -65,6 +72,7 @@ _BODIES: list[tuple[Any, Any]] = [
     (SessionRequest, {"welcome": "Hello!", "speed": 1.5, "style": "sad", "queue": True}),
     (SessionChange, {"language": "zh", "speed": 0.5}),
     (TextRequest, {"text": "Who are you?", "style": "happy"}),
+    (SayRequest, {"text": "Hello.", "style": "happy", "language": "zh", "interrupt": True}),
     (Offer, {"sdp": "v=0", "type": "offer", "role": "viewer"}),
 ]
 
@@ -106,6 +114,94 @@ _CHATS: list[Any] = [
 
 def _chat(told: Any) -> None:
     generation(ChatRequest.model_validate(told).wanted()).SerializeToString()
+
+
+_REALTIME: list[Any] = [
+    {
+        "type": "session.update",
+        "event_id": "e",
+        "session": {
+            "type": "realtime",
+            "instructions": "Be kind.",
+            "audio": {
+                "input": {
+                    "format": {"type": "audio/pcmu"},
+                    "transcription": {"model": "whisper-1", "language": "en"},
+                    "turn_detection": {"type": "server_vad", "threshold": 0.5},
+                },
+                "output": {"voice": "alloy", "speed": 1.1},
+            },
+            "tools": [{"type": "function", "name": "look", "parameters": {"a": [1]}}],
+            "tool_choice": {"type": "function", "name": "look"},
+        },
+    },
+    {"type": "input_audio_buffer.append", "audio": "AAAAAAAA"},
+    {"type": "input_audio_buffer.commit"},
+    {
+        "type": "conversation.item.create",
+        "previous_item_id": "root",
+        "item": {
+            "id": "i",
+            "type": "message",
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "Hi"},
+                {"type": "input_audio", "audio": "AAAAAAAA"},
+            ],
+        },
+    },
+    {
+        "type": "conversation.item.create",
+        "item": {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    },
+    {
+        "type": "response.create",
+        "response": {
+            "conversation": "none",
+            "metadata": {"a": "b"},
+            "output_modalities": ["text"],
+            "max_output_tokens": 5,
+            "input": [{"type": "item_reference", "id": "asked"}],
+        },
+    },
+    {"type": "conversation.item.truncate", "item_id": "asked", "content_index": 0,
+    "audio_end_ms": 5},
+    {"type": "conversation.item.delete", "item_id": "asked"},
+    {"type": "response.cancel", "response_id": "r"},
+]  # fmt: skip
+
+
+class _Known:
+    """Whatever a client asks for is there."""
+
+    def voice(self, name: str) -> str:
+        return name
+
+    def language(self, tag: str) -> None: ...
+
+
+def _realtime(payload: bytes) -> None:
+    """What is told has to be writable, and what is done has to be sendable."""
+    try:
+        event = event_in(payload.decode())
+    except UnicodeDecodeError:
+        return
+    count = itertools.count()
+    dialogue = Dialogue(
+        first_config({"audio": {"input": {"turn_detection": None}}}, ""),
+        {"id": "s"},
+        lambda kind: f"{kind}_{next(count)}",
+        _Known(),
+    )
+    content = [{"type": "input_text", "text": "Hello."}]
+    asked = {"id": "asked", "type": "message", "role": "user", "content": content}
+    dialogue.client({"type": "conversation.item.create", "item": asked})
+    for effect in (*dialogue.client(event), *dialogue.client(event)):
+        match effect:
+            case to_do.Send():
+                json.dumps(effect.event, ensure_ascii=False).encode()
+            case to_do.Write():
+                generation(effect.wanted).SerializeToString()
 
 
 def _words(given: tuple[str, str]) -> None:
@@ -298,6 +394,14 @@ DECODERS = (
         told_wrongly(_CHATS),
         _chat,
         (ValidationError, RefusedError),
+    ),
+    Decoder(
+        "realtime-event",
+        "an app or its guest, over OpenAI's Realtime WebSocket",
+        as_json(told_wrongly(_REALTIME)),
+        _realtime,
+        (),
+        share=2,
     ),
     Decoder(
         "heard-words",

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.gateway.conftest import Rig
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 _REQUIREMENT = "schemathesis==4.32.5"
 # A request that is right by the description may still ask for a voice that is not there.

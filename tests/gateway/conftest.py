@@ -19,7 +19,7 @@ from gateway.edge.tls import open_tls
 from gateway.peers.listening import listen
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
 

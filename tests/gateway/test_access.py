@@ -14,8 +14,8 @@ from gateway.__main__ import main
 from gateway.settings import GatewaySettings, check_exposure
 from tests.gateway.conftest import Rig, RunningGateway
 from tests.gateway.test_api import problem
+from visavis.client import GatewayClient
 from visavis.serving.errors import SETTINGS_EXIT_STATUS, SettingsError
-from visavis.tools.client import GatewayClient
 
 SETTINGS = {"api_key": "secret"}
 

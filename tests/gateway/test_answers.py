@@ -15,7 +15,7 @@ from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 from visavis.wire.media import TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -67,7 +67,7 @@ async def watch(media: ClientConnection) -> None:
 async def asked(client: GatewayClient, question: str, **options: str) -> dict[str, object]:
     """The record of the turn that answers `question` as a session's first."""
     async with client.session(**options) as session:
-        turn = await session.say(question)
+        turn = await session.ask(question)
         await collect(session, "finished")
         answer = await client.call("GET", f"/v1/sessions/{session.id}/turns/{turn}")
         return dict(answer.json())
@@ -77,14 +77,14 @@ async def test_a_known_question_is_answered_without_the_language_model(
     client: GatewayClient, doubles: Doubles
 ) -> None:
     async with client.session() as session:
-        await session.say("um, when are you OPEN")
+        await session.ask("um, when are you OPEN")
         events = await collect(session, "finished")
         answer = "".join(e["text"] for e in events if e["type"] == "answer")
         assert answer == "From nine to five."
         states = [e["state"] for e in events if e["type"] == "state"]
         assert states == ["idle", "thinking", "speaking"]
         assert doubles.seen.prompts == []
-        await session.say("And on Sunday?")
+        await session.ask("And on Sunday?")
         await collect(session, "finished")
         said = [text for _, text in doubles.seen.prompts[0]]
         assert said == ["um, when are you OPEN", "From nine to five.", "And on Sunday?"]
@@ -138,9 +138,9 @@ async def test_the_first_answer_of_a_session_is_learned_when_it_was_heard(
     again = await asked(client, "who made you")
     assert (again["answered_by"], again["answer"]) == ("cache", "Hello there. I am fine.")
     async with client.session() as session:
-        await session.say("Something.")
+        await session.ask("Something.")
         await collect(session, "finished")
-        await session.say("Who made you?")
+        await session.ask("Who made you?")
         await collect(session, "finished")
         assert doubles.seen.prompts[-1][-1][1] == "Who made you?", "not a session's first question"
     await until(lambda: "Something." in saved.read_text(encoding="utf-8"))
@@ -151,7 +151,7 @@ async def test_an_answer_that_was_cut_off_is_not_learned(
 ) -> None:
     doubles.script.voice_s = 3.0
     async with client.session() as session:
-        await session.say("Who made you?")
+        await session.ask("Who made you?")
         await collect(session, "speaking")
         await session.interrupt()
         await collect(session, "interrupted")

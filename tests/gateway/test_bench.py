@@ -10,6 +10,7 @@ import pytest
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
+from visavis.client import GatewayClient
 from visavis.tools.bench.figures.processes import find_named_processes, find_processes
 from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
@@ -18,7 +19,6 @@ from visavis.tools.bench.load.steps import LoadBench
 from visavis.tools.bench.questions import write_clip
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.visitor import Transport
-from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import JAW_OPEN, film
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.wire.media import BLENDSHAPES_BYTES, VideoCodec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -25,8 +25,8 @@ from tests.gateway.conftest import SETTINGS, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from tests.serving.grpc_server import served
+from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Registration
-from visavis.tools.client import GatewayClient, GatewaySession
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
@@ -160,7 +160,7 @@ async def test_nothing_of_a_deleted_avatar_is_anywhere(house: House) -> None:
             events = await told_of_deletion(session)
             assert events[-1]["code"] == "avatar_deleted" and "annlee" in events[-1]["message"]
             assert [e["avatar"] for e in events if e["type"] == "session"] == ["annlee", ""]
-            await session.say("Who are you now?")
+            await session.ask("Who are you now?")
             assert [e for e in await collect(session, "finished") if e["type"] == "answer"]
         await until(lambda: not in_memory("annlee"))
         for stub in house.faces:

@@ -12,7 +12,7 @@ from gateway.stages.ears import Ears
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import KINDS, Double, Doubles
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -38,7 +38,7 @@ async def test_the_turn_at_work_is_finished_and_the_next_one_is_another_replicas
 ) -> None:
     doubles.script.voice_s = 1.0
     async with client.session(language="zh") as session:
-        await session.say("Are you going?")
+        await session.ask("Are you going?")
         events = await collect(session, "speaking")
         [old] = await drained(doubles, stage)
         events += await collect(session, "finished", "failed")
@@ -46,7 +46,7 @@ async def test_the_turn_at_work_is_finished_and_the_next_one_is_another_replicas
         await until(lambda: not old.leases)
         assert (await stages(client, session))[stage] == doubles.running[stage].instance
         await old.stop()
-        await session.say("And you?")
+        await session.ask("And you?")
         events += await collect(session, "finished", "failed")
     assert events[-1]["event"] == "finished"
     assert [e for e in events if e["type"] in ("error", "warning")] == []
@@ -60,13 +60,13 @@ async def test_all_stages_may_go_at_once_and_a_turn_that_begins_then_waits_for_t
     client: GatewayClient, doubles: Doubles
 ) -> None:
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         await collect(session, "finished")
         doubles.script.may_attach.clear()
         configs = len(doubles.seen.of("tts", "config"))
         old = await drained(doubles, *KINDS)
         await until(lambda: len(doubles.seen.of("tts", "config")) > configs)
-        await session.say("Is anybody there?")
+        await session.ask("Is anybody there?")
         await collect(session, "opened")
         with pytest.raises(TimeoutError):  # two of them would do its work
             await until(lambda: len(doubles.seen.prompts) > 1, timeout_s=0.3)
@@ -113,7 +113,7 @@ async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waite
 
     monkeypatch.setattr(registry, "choose", noting)
     async with client.session() as session:
-        await session.say("Are you alone?")
+        await session.ask("Are you alone?")
         await collect(session, "speaking")
         old = doubles.running["tts"]
         old.drain()
@@ -125,7 +125,7 @@ async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waite
         async with asyncio.timeout(5):
             while not (await stages(client, session))["tts"]:  # noqa: ASYNC110  # asked over HTTP
                 await asyncio.sleep(0.02)
-        await session.say("Are you back?")
+        await session.ask("Are you back?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 
 

@@ -24,11 +24,11 @@ from gateway.edge.tls import Tls, open_tls
 from gateway.playout.sinks.ice import IceServers
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.addresses import machine_addresses
 from visavis.serving.errors import SettingsError
 from visavis.serving.settings import load_settings
 from visavis.serving.trust import client_context, own_certificate
-from visavis.tools.client import GatewayClient, GatewayError
 
 SHOP = "https://shop.example"
 APP_PAGE = "https://one.apps.example"

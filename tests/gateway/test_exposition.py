@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -22,7 +22,7 @@ _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 async def one_turn(client: GatewayClient) -> tuple[str, int, dict[str, Any]]:
     """Session, number and timeline of a turn that has been heard to its end."""
     async with client.session() as session:
-        turn = await session.say("How are you?")
+        turn = await session.ask("How are you?")
         await collect(session, "finished")
         path = f"/v1/sessions/{session.id}/turns/{turn}/timeline"
         return session.id, turn, (await client.call("GET", path)).json()

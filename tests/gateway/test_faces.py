@@ -23,7 +23,7 @@ from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.media import JAW_OPEN
 from visavis.arkit import APPLE_NAMES, ARKIT_NAMES
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,8 +20,8 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
 from visavis.serving.discovery import Replica, discover
-from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -124,7 +124,7 @@ async def test_a_service_killed_in_mid_answer(
     doubles.script.voice_s = 5.0
     doubles.script.silent = {stage}
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         await collect(session, "opened")
         await doubles.stop(stage)
         events = await collect(session, "failed")
@@ -133,7 +133,7 @@ async def test_a_service_killed_in_mid_answer(
         await doubles.start(stage)
         path = f"/v1/sessions/{session.id}"
         await eventually(lambda: _attached(client, path, stage))
-        await session.say("And now?")
+        await session.ask("And now?")
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished", events[-3:]
 
@@ -157,7 +157,7 @@ async def test_a_full_disk_ends_a_recording_with_what_can_be_played(
         path = f"/v1/sessions/{session.id}/recording"
         with limited_files(48_000):  # which ends it in the answer, whose pictures are there in time
             await client.call("POST", path, json={"scope": "session"})
-            await session.say("Hello?")
+            await session.ask("Hello?")
             async with asyncio.timeout(30):
                 async for event in session.events():
                     if event["type"] == "error":
@@ -176,7 +176,7 @@ async def test_the_bus_restarts_in_mid_answer(
 ) -> None:
     doubles.script.silent = {"tts"}
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         await collect(session, "opened")
         await asyncio.to_thread(rig.nats.stop)
         events = await collect(session, "failed")
@@ -185,7 +185,7 @@ async def test_the_bus_restarts_in_mid_answer(
         await until(lambda: doubles.bus.connected)
         doubles.script.silent = set()
         await eventually(client.answers)
-        await session.say("And now?")
+        await session.ask("And now?")
         events = await collect(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
 
@@ -238,7 +238,7 @@ async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
             return await _attached(client, path, "llm") == healthy
 
         await eventually(moved)
-        await session.say("Hello?")
+        await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
     network.close()
 
@@ -277,7 +277,7 @@ async def test_a_visitor_whom_no_replica_takes_again_is_told_why(
         assert await let_in(http)
         doubles.script.refuse.clear()
         await eventually(lambda: _attached(client, f"/v1/sessions/{session.id}", "tts"))
-        await session.say("Hello?")
+        await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
@@ -297,7 +297,7 @@ async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
         await gateway.inside.registry.refresh()
         assert not gateway.inside.registry.replicas("tts")
         doubles.script.mute.clear()
-        await session.say("Hello?")
+        await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
         assert len(doubles.seen.of("tts", "config")) == 1
         monkeypatch.undo()
@@ -344,7 +344,7 @@ async def test_without_a_bus_nobody_is_let_in(
     await until(lambda: doubles.bus.connected)
     await eventually(lambda: let_in(http))
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
@@ -358,14 +358,14 @@ async def test_without_a_face_the_voice_still_comes(
 ) -> None:
     doubles.script.silent = {"face"}
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
 async def test_two_sessions_share_nothing(client: GatewayClient, doubles: Doubles) -> None:
     async with client.session() as one, client.session() as two:
-        await one.say("One.")
-        await two.say("Two.")
+        await one.ask("One.")
+        await two.ask("Two.")
         first, second = await asyncio.gather(collect(one, "finished"), collect(two, "finished"))
     for events, own, other in ((first, "One.", "Two."), (second, "Two.", "One.")):
         said = [e["text"] for e in events if e["type"] == "transcript"]
@@ -382,7 +382,7 @@ async def test_a_first_picture_without_key_frame_is_recorded_from_the_key_frame_
         await session.record_turn()
         before = doubles.seen.keyframes
         await until(lambda: doubles.seen.keyframes > before)
-        await session.say("Sing.")
+        await session.ask("Sing.")
         await collect(session, "finished")
         film = await session.recording()
     assert film[4:8] == b"ftyp" and len(film) > 2000

@@ -19,9 +19,9 @@ from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import DrainingError
 from visavis.serving.lifetime.draining import Drain
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.subjects import handover_subject
 
@@ -84,7 +84,7 @@ async def test_a_session_goes_on_where_it_stood(
         )
         name = made.json()["id"]
         session = await joined(theirs, name)
-        first = await session.say("Who are you?")
+        first = await session.ask("Who are you?")
         await collect(session, "speaking")
         leaving.inside.registry.gateways = []  # the one that takes its place has just begun
         left = drain(leaving)
@@ -103,7 +103,7 @@ async def test_a_session_goes_on_where_it_stood(
         with pytest.raises(GatewayError, match="about to end"):
             await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
     session = await joined(client, name)
-    second = await session.say("And I?")
+    second = await session.ask("And I?")
     events = await collect(session, "finished", "failed")
     assert events[-1]["event"] == "finished" and second > first
     assert [e for e in events if e["type"] == "error"] == []
@@ -114,7 +114,7 @@ async def test_a_session_goes_on_where_it_stood(
     assert [(t["turn"], t["state"]) for t in turns] == [(first, "finished"), (second, "finished")]
     await client.call("GET", f"/v1/sessions/{name}/turns/{first}/timeline")
     await leaving.stop()
-    await session.say("Still here?")
+    await session.ask("Still here?")
     assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
     gone = f"nobody-{name.rpartition('-')[2]}"
     with pytest.raises(GatewayError) as unknown:
@@ -148,7 +148,7 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
         await taking.wait()
         woken = asyncio.create_task(given.wake())  # by whoever was on his way to it
         await session._events.send('{"type": "text", "text": "Over the socket?"}')
-        asked = asyncio.create_task(session.say("Over HTTP?"))
+        asked = asyncio.create_task(session.ask("Over HTTP?"))
         await asyncio.sleep(0)
         may_take.set()
         await asked
@@ -169,7 +169,7 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
         async with GatewayClient(leaving.url) as theirs:
             made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
             session = await joined(theirs, made.json()["id"])
-            await session.say("Who are you?")
+            await session.ask("Who are you?")
             await collect(session, "speaking")
             left = drain(leaving)
             assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
@@ -252,7 +252,7 @@ async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
 ) -> None:
     making, may_make = asyncio.Event(), asyncio.Event()
 
-    async def slowly() -> dict[str, str]:
+    async def slowly(*_services: object) -> dict[str, str]:
         making.set()
         await may_make.wait()
         return {}

@@ -13,7 +13,7 @@ from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.v1 import face_pb2
 from visavis.wire.media import TranscriptEvent
 
@@ -52,7 +52,7 @@ async def test_an_idle_session_is_shown_from_memory(
         assert doubles.seen.live_pictures == drawn
         assert seen() >= came + 25
         turns = MetricGrowth("gateway_pictures_total", source="turn")
-        await session.say("hello")
+        await session.ask("hello")
         await until(lambda: turns.value >= 10)
         told = doubles.seen.of("face", "idle")
         assert [order.idle.live for order in told] == [False]

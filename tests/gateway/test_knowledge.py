@@ -19,8 +19,8 @@ from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.client import GatewayClient
 
 MARKDOWN = """---
 title: x
@@ -150,9 +150,9 @@ async def test_passages_go_with_the_question_and_clients_see_where_they_stand(
     client: GatewayClient, doubles: Doubles
 ) -> None:
     async with client.session() as session:
-        await session.say("When do you open on Sundays?")
+        await session.ask("When do you open on Sundays?")
         events = await collect(session, "finished")
-        await session.say("How are you today?")
+        await session.ask("How are you today?")
         later = await collect(session, "finished")
         read = await until(lambda: doubles.seen.of("llm", "read_ahead"))
     (told,) = [e for e in events if e["type"] == "answer.sources"]

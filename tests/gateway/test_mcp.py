@@ -19,8 +19,9 @@ from tests.gateway import mcp_server
 from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.client import GatewayClient
+from visavis.v1 import llm_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -48,7 +49,7 @@ async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, 
     """What the model is told of these calls."""
     doubles.script.calls = list(calls)
     async with client.session() as session:
-        await session.say("How much is it?")
+        await session.ask("How much is it?")
         await collect(session, "finished")
     on = doubles.seen.of("llm", "go_on")[-1].go_on
     return [m.content for m in on.request.messages if m.tool_call_id]
@@ -81,13 +82,21 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
 
 
+async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
+    async with client.session(tool_choice="none") as session:
+        await session.say("How much is it?")
+        await collect(session, "finished")
+    (begin,) = doubles.seen.of("llm", "begin")
+    assert begin.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE
+
+
 async def test_a_visitor_who_interrupts_ends_the_call(
     client: GatewayClient, doubles: Doubles
 ) -> None:
     dropped = MetricGrowth("gateway_tool_calls_total", by="server", result="dropped")
     doubles.script.calls = [("c1", "shop_wait", "{}")]
     async with client.session() as session:
-        await session.say("How much is it?")
+        await session.ask("How much is it?")
         await until(lambda: not doubles.script.calls)
         await session.interrupt()
         await collect(session, "interrupted")

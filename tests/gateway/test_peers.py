@@ -21,7 +21,7 @@ from tests.gateway.media import film
 from tests.gateway.test_api import problem
 from tests.gateway.test_turns import collect
 from tests.gateway.test_webrtc import Browser
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import gateway_subject
 
 KEY = "secret"
@@ -102,7 +102,7 @@ async def test_a_session_of_the_other_one_is_talked_to_and_watched(
     media = await client.connect(f"{path}/media?role=speaker")
     await media.send(b"\0" * 640)
     await theirs.record_turn()
-    turn = await theirs.say("How are you?")
+    turn = await theirs.ask("How are you?")
     events = await collect(theirs, "finished")
     assert "".join(e["text"] for e in events if e["type"] == "answer")
     assert isinstance(await media.recv(), bytes)
@@ -116,9 +116,9 @@ async def test_a_session_of_the_other_one_is_talked_to_and_watched(
     with film(await theirs.recording()) as recorded:
         assert list(recorded.decode(video=0))
     with pytest.raises(GatewayError, match="text"):
-        await theirs.say("word " * 20_000)
+        await theirs.ask("word " * 20_000)
     with pytest.raises(GatewayError, match="larger than 1 MB"):
-        await theirs.say("x" * 2_000_000)
+        await theirs.ask("x" * 2_000_000)
     assert not gateway.inside.sessions.all()
 
 
@@ -163,7 +163,7 @@ async def test_both_know_what_one_has_learned_or_was_told(
 ) -> None:
     caches = [gateway.inside.answers, other.inside.answers]
     async with client.session() as session:
-        await session.say("How are you?")
+        await session.ask("How are you?")
         await collect(session, "finished")
     await until(lambda: all(len(cache.learned.all(cache.now_s())) == 1 for cache in caches))
     await client.call("DELETE", "/v1/cache", params={"what": "learned"})

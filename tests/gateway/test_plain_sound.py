@@ -9,7 +9,7 @@ import pytest
 import websockets
 
 from tests.gateway.doubles import Doubles
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -21,7 +21,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_faults import eventually
 from tests.gateway.test_webrtc import Browser
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.clock import MonotonicClock
 
 SETTINGS = {"idle_release_s": 0.3, "max_sessions": 8, "max_viewers": 1}

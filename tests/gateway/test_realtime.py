@@ -192,6 +192,14 @@ def test_nonsense_is_an_error_and_the_session_lives() -> None:
             "invalid_value",
         )
     assert code(talk.say("input_audio_buffer.append", audio="%%%")) == "invalid_value"
+    parts: list[Any] = [{"type": "input_audio", "transcript": {}}, {"type": "input_image"}, 3, {}]
+    for part in parts:
+        item = {"type": "message", "role": "user", "content": [part]}
+        told = talk.say("conversation.item.create", item=item, previous_item_id=[])
+        assert told[0]["type"] == "error"
+    asked: list[Any] = [3, {"tools": [{}]}, {"metadata": {str(i): "" for i in range(17)}}]
+    for response in asked:
+        assert code(talk.say("response.create", response=response)) != ""
     assert code(talk.say("conversation.item.retrieve", item_id="x")) == "item_not_found"
     assert kinds(talk.update(tools=[TOOL])) == ["session.updated"]
 

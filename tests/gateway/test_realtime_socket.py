@@ -172,7 +172,7 @@ async def test_what_is_said_is_answered_aloud_and_remembered_as_it_was_heard(
         assert (await client.ask("And now?"))["status"] == "completed"
         heard = doubles.seen.prompts[-1]
         assert heard[0][1] == "Be brief. Answer in English."
-        assert [content for _, content in heard[1:]] == ["How are you?", "Hello there.", "And now?"]
+        assert [content for _, content in heard[1:]] == ["How are you?", "Hello", "And now?"]
     await until(lambda: not gateway.inside.sessions.all())
 
 
@@ -230,8 +230,11 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         await client.say("input_audio_buffer.append", audio=sound)
         await client.say("input_audio_buffer.append", audio=sound + "AAAA")
         assert (await client.until("error"))["error"]["param"] == "audio"
-        await client._socket.send("{")
-        assert (await client.until("error"))["error"]["code"] == "invalid_event"
+        deep = '{"type": "session.update", "session": ' + '{"a": ' * 999 + "1" + "}" * 1000
+        half = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
+        for wrong in ("{", deep, half, b"bytes"):
+            await client._socket.send(wrong)
+            assert (await client.until("error"))["error"]["code"] == "invalid_event"
         await client.say("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
 
@@ -265,6 +268,7 @@ async def test_who_is_refused_hears_why_and_whether_to_come_again(gateway: Runni
             return str(error["code"]), int(client._socket.close_code)
 
     assert await refused("/v1/realtime?model=gpt-2") == ("model_not_found", 1008)
+    assert await refused("/v1/realtime?call_id=nobody") == ("not_found", 1008)
     async with AsyncExitStack() as stack:
         for _ in range(4):  # so many slots there are
             client = await stack.enter_async_context(Client.connect(gateway))
@@ -340,8 +344,12 @@ async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_
     try:
         where = await caller.call(http, video=video)
         await caller.until(lambda event: event["type"] == "session.created")
-        caller.channel.send(json.dumps({"type": "response.create"}))
-        done = await caller.until(lambda event: event["type"] == "response.done")
+        call_id = where.rpartition("/")[2]
+        async with Client.connect(gateway, f"/v1/realtime?call_id={call_id}") as beside:
+            await beside.until("session.created")
+            await beside.say("response.create")
+            done = await caller.until(lambda event: event["type"] == "response.done")
+            assert (await beside.until("response.done"))["response"] == done["response"]
         answered = done["response"]["output"][0]["content"][0]["transcript"]
         assert answered == doubles.script.answer
         await caller.until(lambda event: event["type"] == "output_audio_buffer.stopped")

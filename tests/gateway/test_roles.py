@@ -21,7 +21,7 @@ from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.test_api import problem
 from tests.gateway.test_handover import HERE, drain
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -76,9 +76,16 @@ WITHOUT_A_SESSION = {
 }
 HANG_UP = "/v1/realtime/calls/{session_id}/hangup"
 SESSIONS, OF_A_SESSION = "/v1/sessions", "/v1/sessions/{session_id}"
-LOOKING_ON = {f"{OF_A_SESSION}{path}" for path in ("/token", "/webrtc", "/webrtc/{peer_id}")}
 ROOM = f"{OF_A_SESSION}/room"
 """Comments of many are an app's affair, or an operator's: no token of the session opens them."""
+LOOKING_ON = {
+    f"{OF_A_SESSION}{path}"
+    for path in ("/token", "/webrtc", "/webrtc/{peer_id}", "/whep", "/whep/{peer_id}")
+}
+PUBLISHING = {
+    ("POST", f"{OF_A_SESSION}/broadcasts"),
+    ("DELETE", f"{OF_A_SESSION}/broadcasts/{{broadcast_id}}"),
+}
 SENDING = f"{OF_A_SESSION}/face-outputs/{{name}}"
 """Not for visitors: the gateway then talks to other hosts."""
 BODIES: dict[str, Any] = {
@@ -88,6 +95,7 @@ BODIES: dict[str, Any] = {
     f"{OF_A_SESSION}/say": {"text": "Hi."},
     f"{OF_A_SESSION}/webrtc": {"sdp": "none", "type": "offer", "role": "viewer"},
     f"{OF_A_SESSION}/recording": {"scope": "session"},
+    f"{OF_A_SESSION}/broadcasts": {"url": "rtmp://127.0.0.1:1/live", "key": "secret"},
 }
 
 Door = tuple[str, str]
@@ -103,7 +111,18 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def settings_of(file: Path) -> dict[str, Any]:
-    return {"access_file": file, "token_key": TOKEN_KEY, "max_sessions": 5}
+    return {
+        "access_file": file,
+        "token_key": TOKEN_KEY,
+        "max_sessions": 5,
+        "broadcast_hosts": ["127.0.0.1"],
+    }
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever knocks does not wait for the first segments of HLS."""
+    monkeypatch.setattr("gateway.live.hls.on_demand._FIRST_WAIT_S", 0.01)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -159,7 +178,7 @@ async def _knock(
     """HTTP status of what is answered; 101 where a WebSocket opens."""
     method, path = door
     way = path.replace(":path", "").format(
-        session_id=session, turn=1, name="eileen", peer_id="nobody"
+        session_id=session, turn=1, name="eileen", peer_id="nobody", broadcast_id="none"
     )
     headers = {} if shown is None else {"Authorization": f"Bearer {shown}"}
     if method == SOCKET:
@@ -237,7 +256,8 @@ async def test_the_right_one_opens_every_door_of_its_session(
     closed = {door for door, status in statuses.items() if status in (401, 403)}
     apps = {door for door in found if door[1].startswith(ROOM) or door[1] == SENDING}
     apps = apps if shown == "token" else set()
-    assert closed == apps and len(apps) in (0, 8)
+    assert closed == apps | (PUBLISHING if shown == "token" else set())
+    assert len(apps) in (0, 8)
     statuses = {door: status for door, status in statuses.items() if door not in apps}
     # There is no such connection, and the recording is still running or has nothing in it.
     of_nobody = {door: status for door, status in statuses.items() if status >= 400}
@@ -248,6 +268,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/recording",
         "/recording.mp4",
         "/turns/{turn}/timeline",
+        "/turns/{turn}/captions",
         "/turns/{turn}/livelink.csv",
         "/face-outputs/{name}",
         # The room that was opened is closed again before these are tried.
@@ -255,6 +276,15 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/room/comments",
         "/room/commands",
         "/room/live",
+        "/speech",
+        "/whep",
+        "/whep/{peer_id}",
+        "/whip",
+        "/whip/{peer_id}",
+        "/hls/index.m3u8",
+        "/hls/{name}",
+        "/broadcasts",
+        "/broadcasts/{broadcast_id}",
     }
     for socket in ("events", "media", "face", "audio"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
@@ -296,6 +326,17 @@ async def test_a_viewer_sees_and_hears_and_changes_nothing(
         renewed = (await viewer.call("POST", f"{path}/token")).json()
         assert renewed["token_role"] == "viewer"
     assert gateway.inside.sessions.get(made["id"]).records.all() == []
+
+
+async def test_an_app_broadcasts_where_the_operator_lets_it(
+    gateway: RunningGateway, made: dict[str, Any]
+) -> None:
+    path = f"{SESSIONS}/{made['id']}/broadcasts"
+    body = {"url": "rtmp://other.example/live", "key": "secret"}
+    async with GatewayClient(gateway.url, APP) as app:
+        with pytest.raises(GatewayError, match="broadcast_hosts") as refused:
+            await app.call("POST", path, json=body)
+    assert refused.value.code == "forbidden"
 
 
 async def test_a_token_is_renewed_while_the_session_lives(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from gateway.api.events import AnswerEvent, WordsEvent
+from gateway.api.events import AnswerEvent, WordsEvent, WordTime
+from gateway.apps.captions import sentences
 from gateway.apps.sayings import MOST_WAITING
+from gateway.stages.plain_calls import Passage
 from gateway.talk.actions import Emit
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
@@ -17,7 +20,7 @@ from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.media import TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -55,7 +58,7 @@ async def test_a_text_is_said_as_it_stands_and_remembered(
         (turn,) = (await client.call("GET", f"/v1/sessions/{session.id}/turns")).json()
         assert (turn["answered_by"], turn["state"]) == ("say", "finished")
         assert doubles.seen.prompts == []
-        await session.say("What did you say?")
+        await session.ask("What did you say?")
         await until(lambda: doubles.seen.prompts)
     said = [content for _, content in doubles.seen.prompts[0]]
     assert "We close in ten minutes." not in said[:-2], "a prompt begins with a question"
@@ -149,6 +152,20 @@ async def test_words_are_told_with_their_times_once_both_are_known() -> None:
     assert told(talk.token(1, "", last=True, now=0)) == []
     turn = talk.turns.find(1)
     assert turn is not None and [word.text for word in turn.words] == ["Hello", "there."]
+
+
+async def test_an_answer_becomes_subtitles_by_its_words() -> None:
+    text = 'He said "no." Then, well: he went.'
+    ends = [(0, 0), (2, 200), (7, 500), (13, 900), (19, 1500), (25, 1800), (28, 1900), (34, 2400)]
+    words = [
+        WordTime(text=text[before:chars].strip(), chars=chars, start_ms=start, end_ms=end)
+        for (before, start), (chars, end) in pairwise(ends)
+    ]
+    assert list(sentences(text, words)) == [
+        Passage('He said "no."', 0.0, 0.9),
+        Passage("Then, well: he went.", 0.9, 2.4),
+    ]
+    assert list(sentences("你好。再见", words[:0])) == []
 
 
 async def test_words_of_a_prepared_answer_are_told_once_it_is_asked_for() -> None:

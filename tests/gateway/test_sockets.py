@@ -17,7 +17,7 @@ from gateway.playout.sinks import broadcast
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -190,7 +190,7 @@ async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch, session: str, gateway: RunningGateway
 ) -> None:
     monkeypatch.setattr(broadcast, "QUEUE_LIMIT", 60)
-    viewers = gateway.inside.sessions.get(session).broadcast
+    viewers = gateway.inside.sessions.get(session).outlets.broadcast
     slow, fast = viewers.join(), viewers.join()
     received: list[bytes] = []
 

@@ -14,7 +14,7 @@ from gateway.talk.session import Session
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -131,7 +131,7 @@ async def spoken_over(
     visitor: Visitor, session: GatewaySession, gateway: RunningGateway
 ) -> Session:
     """An answer that stands still, for a voice was heard over it."""
-    await session.say("Tell me a story.")
+    await session.ask("Tell me a story.")
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     await visitor.does(E.SPEECH_STARTED)
@@ -193,7 +193,7 @@ async def test_the_sound_goes_silent_at_once(
     visitor: Visitor, session: GatewaySession, doubles: Doubles, gateway: RunningGateway
 ) -> None:
     doubles.script.voice_s = 5.0
-    await session.say("Tell me a story.")
+    await session.ask("Tell me a story.")
     await collect(session, "speaking")
     inside = gateway.inside.sessions.get(session.id)
     levels: list[int] = []

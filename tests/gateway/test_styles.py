@@ -8,7 +8,7 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 from visavis.v1 import control_pb2
 from visavis.wire.media import TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
@@ -67,11 +67,11 @@ async def test_tags_are_neither_shown_nor_remembered(
 ) -> None:
     doubles.script.answer = "[happy] Hello there. [ sad ] I am [SAD] sorry [1]."
     async with client.session() as session:
-        await session.say("Hi.")
+        await session.ask("Hi.")
         events = await collect(session, "finished")
         answer = "".join(e["text"] for e in events if e["type"] == "answer")
         assert answer == "Hello there. [ sad ] I am sorry [1]."
-        await session.say("Why?")
+        await session.ask("Why?")
         await collect(session, "finished")
         assert doubles.seen.prompts[-1][-2][1] == answer
 
@@ -81,7 +81,7 @@ async def test_what_the_voice_cannot_do_is_told(
 ) -> None:
     doubles.script.voice_s = 2.0
     async with client.session() as session:
-        turn = await session.say("Hi.")
+        turn = await session.ask("Hi.")
         await collect(session, "speaking")
         inside = gateway.inside.sessions.get(session.id)
         inside.news.stage_event("tts", lacking(turn))

@@ -12,7 +12,7 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 SETTINGS = {"session_idle_s": 1.0, "answer_timeout_s": 0.4}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,7 +66,7 @@ async def test_a_fault_in_one_session_ends_it_and_the_others_play_on(
     doubles.script.voice_s = 1.0
     async with client.session() as broken, client.session() as other:
         inside = gateway.inside.sessions.get(broken.id)
-        await other.say("Hello?")
+        await other.ask("Hello?")
         await until(lambda: gateway.inside.sessions.get(other.id)._playout.playing)
         inside.audience.push = "a fault of ours"  # type: ignore[assignment, method-assign]
         async with asyncio.timeout(6):
@@ -83,6 +83,6 @@ async def test_a_stage_that_falls_silent_is_named(
 ) -> None:
     doubles.script.silent = {stage}
     async with client.session() as session:
-        await session.say("Hello?")
+        await session.ask("Hello?")
         events = await collect(session, "failed")
     assert events[-1]["reason"].startswith(stage)

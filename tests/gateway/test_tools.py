@@ -27,8 +27,8 @@ from gateway.tools.rounds import MOST_CALLS, ToolLimits
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import UnknownNameError
-from visavis.tools.client import GatewayClient, GatewayError
 from visavis.v1 import llm_pb2
 
 WEATHER = Call("c1", "get_weather", '{"city": "Rome"}')
@@ -120,6 +120,7 @@ def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:
     assert call.call.id != "c1"
     (on,) = of(talk.tool_result(call.call.id, "rain", 40), ContinueAnswer)
     assert on.last and len(on.messages) == 2 + 3 + 2
+    assert on.messages[-1].content.startswith("rain\n(Nothing more")
 
 
 def test_calls_that_cannot_be_done_are_told_in_words(talk: Conversation) -> None:
@@ -171,6 +172,25 @@ def test_who_speaks_while_a_tool_is_at_work_is_listened_to(talk: Conversation) -
         talk.tool_result("c1", "sunny", 4)
 
 
+def test_a_question_that_goes_on_does_nothing_twice(talk: Conversation) -> None:
+    talk.speech_started(1, 0)
+    talk.final(1, "Order a pizza", 1)
+    talk.speech_started(2, 1.2)
+    assert talk.tools_called(talk.epoch, "", [WEATHER], 1.3) == []  # somebody speaks: it waits
+    turn = talk.epoch
+    assert of(talk.discarded(2, 2), CallTool) == [CallTool(turn, WEATHER)]
+    # What has been done cannot be replaced by an answer to the longer question.
+    talk.speech_started(3, 2.2)
+    talk.tool_result("c1", "ordered", 2.3)
+    (begin,) = of(talk.final(3, "with mushrooms please.", 3), BeginAnswer)
+    assert [(m.role, m.content) for m in begin.messages[1:]] == [
+        ("user", "Order a pizza"),
+        ("assistant", ""),
+        ("tool", "ordered"),
+        ("user", "with mushrooms please."),
+    ]
+
+
 # ------------------------------------------------------------ through the API
 
 TOOLS = [
@@ -195,7 +215,7 @@ async def test_a_client_does_what_an_answer_calls(
 ) -> None:
     doubles.script.calls = [("c7", "get_weather", '{"city": "Rome"}')]
     async with client.session(tools=TOOLS, tool_choice={"name": "get_weather"}) as session:
-        await session.say("How is the weather?")
+        await session.ask("How is the weather?")
         call = await next_call(session)
         assert (call["turn"], call["call_id"]) == (1, "c7")
         assert json.loads(call["arguments"]) == {"city": "Rome"}
@@ -211,7 +231,7 @@ async def test_a_client_does_what_an_answer_calls(
         wrong = await http.patch(path, json={"tool_choice": {"name": "other"}})
         assert wrong.status_code == 422 and "no tool 'other'" in wrong.text
         assert (await http.patch(path, json={"tools": []})).status_code == 200
-        await session.say("And now?")
+        await session.ask("And now?")
         await collect(session, "finished")
     (first, second), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
     assert [t.name for t in first.begin.request.tools] == ["get_weather"]

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -33,7 +33,7 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
 
 async def test_a_typed_question_is_answered(client: GatewayClient, doubles: Doubles) -> None:
     async with client.session() as session:
-        turn = await session.say("How are you?")
+        turn = await session.ask("How are you?")
         events = await collect(session, "finished")
         assert kinds(events[:2]) == ["session", "state"]
         answer = "".join(e["text"] for e in events if e["type"] == "answer")
@@ -55,7 +55,7 @@ async def test_a_turn_is_recorded_from_first_to_last_picture(
 ) -> None:
     async with client.session() as session:
         await session.record_turn()
-        await session.say("Sing.")
+        await session.ask("Sing.")
         await collect(session, "finished")
         recorded = await session.recording()
     with film(recorded) as container:
@@ -86,7 +86,7 @@ async def test_nothing_is_left_behind(
     before = len(asyncio.all_tasks())
     for _ in range(2):
         async with client.session() as session:
-            await session.say("Hello?")
+            await session.ask("Hello?")
             await collect(session, "speaking")
     await until(lambda: doubles.leases() == 0)
     await until(lambda: len(asyncio.all_tasks()) <= before + 4)

@@ -28,8 +28,8 @@ from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import JAW_OPEN, tone
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving import aiortc_private
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -117,7 +117,7 @@ async def test_every_viewer_sees_and_hears_the_answer(
 ) -> None:
     for browser in browsers:
         await browser.connect("viewer")
-    await session.say("Sing.")
+    await session.ask("Sing.")
     for browser in browsers:
         # The pictures of a turn get brighter, idle ones stay dark.
         picture, _ = await asyncio.gather(
@@ -146,7 +146,7 @@ async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
     )
     async with asyncio.timeout(30):
         records += await came.get()
-        await session.say("Sing.")
+        await session.ask("Sing.")
         while len(set(records[4 + JAW_OPEN :: 68])) < 5:  # its jaw moves
             records += await came.get()
     assert len(records) % 68 == 0

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from services.llm.backends.base import (
 from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.backends.llamacpp_tools import CallReader, schema_of, told_in_words
 from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
+from services.llm.generator import AnswerRequest, Generator
 from services.llm.prompt import CUT_MARK, build_prompt
 from services.llm.tools import CallPieces
-from tests.llm.fake_backend import FakeBackend
+from tests.fakes import ManualClock
+from tests.llm.fake_backend import DEFAULTS, FakeBackend
 from tests.llm.test_openai_compatible import USAGE, end, pair, piece, streaming
 from tests.llm.test_servicer import announce, attached, serving, tokens_of_turn
 from visavis.serving.errors import EngineError, InvalidInputError
@@ -212,6 +215,25 @@ async def test_a_session_waits_for_results_and_goes_on_in_the_same_turn(bus: Bus
     assert [bool(c.place.stamps) for c in chunks] == [True, False, False, False, True]
     assert finished.produced == 9
     assert backend.requests[-1].messages[-1] == ChatMessage("tool", "sun", (), "c1")
+
+
+async def test_only_a_call_may_be_longer_than_an_answer() -> None:
+    many = [Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"city": "'),))]
+    many += [Delta(tool_calls=(ToolCallDelta(0, arguments="o"),)) for _ in range(80)]
+    backend = FakeBackend(*many, Delta(finish_reason="stop"), context_tokens=2000)
+    generator = Generator(backend, DEFAULTS, ManualClock())
+    request = AnswerRequest(asked(), tools=Tools((WEATHER,)), spoken=True)
+    pieces = [piece async for piece in generator.answer(request, 0).pieces]
+    assert len(pieces) == 81 and backend.requests[0].sampling.max_tokens > 80
+    backend.deltas = tuple(Delta(f" w{n}") for n in range(80))
+    answer = generator.answer(request, 0)
+    words = [piece async for piece in answer.pieces]
+    assert 45 < len("".join(map(str, words)).split()) < 55  # as many as the defaults allow
+    assert answer.ledger.finish_reason == "length"
+    plain = replace(request, spoken=False)
+    async for _ in generator.answer(plain, 0).pieces:
+        pass
+    assert backend.requests[-1].sampling.max_tokens == DEFAULTS.max_tokens
 
 
 async def test_a_new_epoch_ends_the_wait_for_results(bus: Bus) -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from tests.running_stack import RunningStack
 from visavis.bundles.store import profile
+from visavis.client import GatewayClient
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
 from visavis.tools.cli.main import main
-from visavis.tools.client import GatewayClient
 from visavis.tools.stack.keys import stack_secret
 from visavis.v1 import asr_pb2, asr_pb2_grpc, tts_pb2, tts_pb2_grpc
 

@@ -12,8 +12,8 @@ import httpx
 from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, WELCOME
 from tests.stack.conftest import Ears, likeness, spoken
 from tests.stack.test_conversation import answer_of, recorded_answer, until_turn
+from visavis.client import MIC_RATE_HZ, GatewayClient
 from visavis.tools.bench.visitor.clips import read_mono
-from visavis.tools.client import MIC_RATE_HZ, GatewayClient
 
 
 async def words_read(gateway: GatewayClient) -> float:
@@ -48,7 +48,7 @@ async def test_a_known_question_spoken_is_answered_from_the_cache(
     pcm = read_mono(question, MIC_RATE_HZ)
     async with gateway.session(language="en") as session:
         stop = asyncio.Event()
-        microphone = asyncio.create_task(session.speak(pcm, stop))
+        microphone = asyncio.create_task(session.talk(pcm, stop))
         events = await until_turn(session, "finished", "failed")
         stop.set()
         await microphone

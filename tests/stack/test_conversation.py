@@ -15,8 +15,8 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
+from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.tools.bench.visitor.clips import read_mono
-from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.wire.bus import Bus
 from visavis.wire.media import decode
 from visavis.wire.permissions import User
@@ -47,7 +47,7 @@ async def recorded_answer(
     """Text and video of the answer to a typed question."""
     async with client.session(language=language) as session:
         await session.record_turn()
-        turn = await session.say(question)
+        turn = await session.ask(question)
         events = await until_turn(session, "finished")
         path = folder / f"{session.id}.mp4"
         path.write_bytes(await session.recording())
@@ -89,7 +89,7 @@ async def test_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> 
     said = (CLIPS / "two_cities_01.txt").read_text(encoding="utf-8")
     async with gateway.session(language="en") as session:
         stop = asyncio.Event()
-        microphone = asyncio.create_task(session.speak(pcm, stop))
+        microphone = asyncio.create_task(session.talk(pcm, stop))
         events = await until_turn(session, "finished", "failed")
         stop.set()
         await microphone
@@ -127,21 +127,21 @@ def check_timeline(timeline: dict[str, Any]) -> None:
 
 async def test_interruption_silences_the_answer(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
-        await session.say("Tell me a long story about a dragon and a castle.")
+        await session.ask("Tell me a long story about a dragon and a castle.")
         await until_turn(session, "speaking")
         await session.interrupt()
         events = await until_turn(session, "interrupted")
         assert events[-1]["event"] == "interrupted"
-        await session.say("Thank you.")
+        await session.ask("Thank you.")
         events = await until_turn(session, "finished")
         assert answer_of(events).strip()
 
 
 async def test_second_question_replaces_the_first(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
-        first = await session.say("Tell me a long story about a dragon and a castle.")
+        first = await session.ask("Tell me a long story about a dragon and a castle.")
         await until_turn(session, "speaking")
-        second = await session.say("What is two plus two?")
+        second = await session.ask("What is two plus two?")
         events = await until_turn(session, "finished")
         assert (events[-1]["turn"], second) == (second, first + 1)
         assert {e["turn"] for e in events if e["type"] == "answer" and e["turn"] > first} == {
@@ -183,7 +183,7 @@ async def test_viewer_gets_pictures_and_sound(gateway: GatewayClient, tmp_path: 
     async with gateway.session(language="en") as session:
         payload = bytearray()
         async with gateway.connect(f"/v1/sessions/{session.id}/media?role=viewer") as media:
-            await session.say("What is the capital of France?")
+            await session.ask("What is the capital of France?")
 
             async def collect() -> None:
                 async for message in media:

@@ -15,8 +15,8 @@ import pytest
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, likeness
 from tests.stack.test_conversation import answer_of, until_turn
+from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.tools.bench.visitor.clips import read_mono
-from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.wire.bus import Bus
 from visavis.wire.media import Chunk, Place, TranscriptChunk, TranscriptEvent
 from visavis.wire.permissions import User
@@ -92,7 +92,7 @@ async def test_an_answer_that_was_prepared_for_nothing_leaves_no_trace(
         ]  # fmt: skip
         records = (await gateway.call("GET", f"/v1/sessions/{session.id}/turns")).json()
         assert [record["turn"] for record in records] == [3]
-        await session.say("Thank you.")
+        await session.ask("Thank you.")
         assert answer_of(await until_turn(session, "finished")).strip()
 
 
@@ -123,7 +123,7 @@ async def test_a_listener_s_word_holds_the_answer_up_and_takes_nothing_from_it(
     async with gateway.session(language="en") as session:
         visitor = Hearsay(bus, spy, session.id)
         await session.record_turn()
-        turn = await session.say("Why is the sky blue?")
+        turn = await session.ask("Why is the sky blue?")
         events = await until_turn(session, "speaking")
         await visitor.first(Kind.CLOCK, turn)
         await visitor.tell(E.SPEECH_STARTED)

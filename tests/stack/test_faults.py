@@ -14,7 +14,7 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 
 LONG = "Tell me a long story about a dragon and a castle."
 
@@ -51,7 +51,7 @@ async def test_service_killed_in_mid_answer(
     """The visitor is told which part failed (or does not notice), and the next turn works."""
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
-        await session.say(LONG)
+        await session.ask(LONG)
         await until_turn(session, "speaking")
         fragile.child(f"services.{service}").send_signal(signal.SIGKILL)
         events = await until_turn(session, "finished", "failed")
@@ -63,7 +63,7 @@ async def test_service_killed_in_mid_answer(
                 answer = await gateway.call("GET", f"/v1/sessions/{session.id}")
                 services = answer.json() if all(answer.json()["stages"].values()) else None
                 await asyncio.sleep(0.1)
-        await session.say("What is two plus two?")
+        await session.ask("What is two plus two?")
         events = await until_turn(session, "finished", "failed")
         assert events[-1]["event"] == "finished", events[-1]
         assert answer_of(events).strip()
@@ -72,14 +72,14 @@ async def test_service_killed_in_mid_answer(
 async def test_bus_restarted_in_mid_answer(gateway: GatewayClient, fragile: RunningStack) -> None:
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
-        await session.say(LONG)
+        await session.ask(LONG)
         await until_turn(session, "speaking")
         fragile.child("nats-server").send_signal(signal.SIGKILL)
         await until_turn(session, "finished", "failed")
         async with asyncio.timeout(30):
             while True:
                 try:
-                    await session.say("What is two plus two?")
+                    await session.ask("What is two plus two?")
                     events = await until_turn(session, "finished", "failed")
                     if events[-1]["event"] == "finished":
                         break
@@ -114,7 +114,7 @@ async def test_what_is_frozen_is_replaced(
     assert f"{name.removeprefix('services.')} did not answer" in fragile.output()
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
-        await session.say("What is two plus two?")
+        await session.ask("What is two plus two?")
         assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
@@ -136,7 +136,7 @@ async def test_the_bus_comes_back_where_no_log_can_be_written(
     assert "nats-server works again" in fragile.output()
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
-        await session.say("What is two plus two?")
+        await session.ask("What is two plus two?")
         assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
@@ -156,7 +156,7 @@ async def test_of_fifty_texts_at_once_the_last_is_answered(gateway: GatewayClien
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
         for number in range(50):
-            last = await session.say(f"{LONG * 4} Its number is {number}.")
+            last = await session.ask(f"{LONG * 4} Its number is {number}.")
         events = await until_turn(session, "finished", "failed")
         assert (events[-1]["event"], events[-1]["turn"]) == ("finished", last), events[-1]
         assert answer_of(events).strip()
@@ -165,10 +165,10 @@ async def test_of_fifty_texts_at_once_the_last_is_answered(gateway: GatewayClien
 async def test_long_and_strange_texts(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
         with pytest.raises(GatewayError, match="text"):
-            await session.say("word " * 20_000)
+            await session.ask("word " * 20_000)
         with pytest.raises(GatewayError):
-            await session.say("")
-        await session.say("Say hi \0\x1b[31m 👩‍🚀🎉 ‮ to \u200b me")
+            await session.ask("")
+        await session.ask("Say hi \0\x1b[31m 👩‍🚀🎉 ‮ to \u200b me")
         events = await until_turn(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
 

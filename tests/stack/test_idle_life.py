@@ -15,7 +15,7 @@ import pytest
 
 from tests.running_stack import KNOWN_QUESTION, RunningStack
 from tests.stack.test_conversation import until_turn
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 
 
 class Samples:
@@ -88,7 +88,7 @@ async def test_an_idle_session_costs_the_face_nothing_and_its_joins_are_not_seen
         assert await said.value('face_frames_total{mode="live"}') == drawn
         for _ in range(2):
             before = await said.value(spoken)
-            await session.say(KNOWN_QUESTION)
+            await session.ask(KNOWN_QUESTION)
             await until_turn(session, "finished")
             assert await said.value(spoken) > before
             await said.until(looped, await said.value(looped) + 25, 20)

@@ -15,7 +15,7 @@ from websockets.asyncio.client import ClientConnection
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import until_turn
-from visavis.tools.client import MIC_RATE_HZ, GatewayClient, GatewaySession
+from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 
 PROCESSES = ("gateway", "services.asr", "services.llm", "services.tts", "services.face")
 ROUNDS = 3
@@ -115,7 +115,7 @@ async def rude_session(stack: RunningStack, end: Callable[[Visitor], Awaitable[N
         session = GatewaySession(client, created["id"], await visitor.connect("events"))
         await client.call("POST", f"{visitor.path}/recording", json={})
         media = await visitor.connect("media")
-        await session.say(LONG)
+        await session.ask(LONG)
         await until_turn(session, "speaking")
         await media.recv()
         await end(visitor)

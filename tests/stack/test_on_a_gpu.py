@@ -21,8 +21,8 @@ import pytest
 from tests.running_stack import RunningStack
 from tests.stack.conftest import COMPILED, Ears, channel_to, likeness
 from tests.stack.test_conversation import answer_of, until_turn
+from visavis.client import MIC_RATE_HZ, GatewayClient
 from visavis.tools.bench.visitor.clips import read_mono
-from visavis.tools.client import MIC_RATE_HZ, GatewayClient
 from visavis.v1 import asr_pb2, asr_pb2_grpc, media_pb2
 
 CLIPS = Path(__file__).parents[1] / "clips"
@@ -85,11 +85,11 @@ async def test_a_typed_question_is_answered_and_can_be_interrupted(
 ) -> None:
     async with gateway.session(language=language) as session:
         await session.record_turn()
-        await session.say(question)
+        await session.ask(question)
         events = await until_turn(session, "finished", "failed")
         assert events[-1]["event"] == "finished", events[-1]
         assert answer_of(events).strip()
-        await session.say(question)
+        await session.ask(question)
         await until_turn(session, "speaking")
         await session.interrupt()
         events = await until_turn(session, "interrupted", "failed")
@@ -99,7 +99,7 @@ async def test_a_typed_question_is_answered_and_can_be_interrupted(
 async def test_a_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
         stop = asyncio.Event()
-        microphone = asyncio.create_task(session.speak(clip("two_cities_01.wav"), stop))
+        microphone = asyncio.create_task(session.talk(clip("two_cities_01.wav"), stop))
         events = await until_turn(session, "finished", "failed")
         stop.set()
         await microphone

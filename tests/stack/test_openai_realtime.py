@@ -20,7 +20,7 @@ import websockets
 from tests.realtime_orders import Orders
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Ears, spoken
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 _ROOT = Path(__file__).parents[2]
 _PYTHON = Path(os.environ.get("VISAVIS_CLIENTS", _ROOT / ".venv-clients")) / "bin" / "python"

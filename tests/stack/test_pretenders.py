@@ -11,8 +11,8 @@ from tests.gateway.doubles import LlmDouble, Script, Seen
 from tests.gateway.test_faults import eventually
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
+from visavis.client import GatewayClient
 from visavis.serving.errors import BusError
-from visavis.tools.client import GatewayClient
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import PROCESSES, Login, User
 
@@ -46,7 +46,7 @@ async def test_a_pretender_with_ten_thousand_slots_is_given_no_conversation(
     try:
         await eventually(found)
         async with gateway.session(language="en") as session:
-            await session.say("What is the capital of France?")
+            await session.ask("What is the capital of France?")
             assert answer_of(await until_turn(session, "finished")).strip()
         replicas = await known(gateway)
         assert replicas.pop(PRETENDER) is False
@@ -65,7 +65,7 @@ async def test_one_stage_s_password_makes_no_replica_of_another(
     await pretender.start()
     try:
         async with gateway.session(language="en") as session:  # which looks who is there
-            await session.say("What is the capital of France?")
+            await session.ask("What is the capital of France?")
             await until_turn(session, "finished")
             assert PRETENDER not in await known(gateway)
     finally:

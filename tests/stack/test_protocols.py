@@ -13,7 +13,7 @@ from gateway.wyoming.events import Event, encoded, read_head, read_rest
 from tests.running_stack import CLIENT_KEY, RunningStack
 from tests.stack.conftest import likeness
 from visavis.arkit import APPLE_NAMES
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 from visavis.v1 import (
     audio2face_pb2,
     audio2face_pb2_grpc,

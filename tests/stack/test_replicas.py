@@ -12,7 +12,7 @@ import psutil
 from tests.face.portraits import DEFAULT_FOLDER
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.tools.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewaySession
 
 QUESTION = "What is two plus two?"
 

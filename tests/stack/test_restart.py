@@ -7,7 +7,7 @@ import asyncio
 from tests.running_stack import RunningStack
 from tests.stack.conftest import Run
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 MODULES = ("services.tts", "gateway")
 
@@ -23,7 +23,7 @@ async def test_a_service_is_restarted_in_mid_answer_then_the_gateway_and_no_turn
     """There is one process of each, so that for a moment there are two."""
     logs = str(stack.log_dir)
     async with gateway.session() as session:
-        await session.say("Please count slowly from one to twenty.")
+        await session.ask("Please count slowly from one to twenty.")
         events = await until_turn(session, "speaking", "failed")
         before = await tts_of(gateway, session.id)
         pids = [stack.child(module).pid for module in MODULES]
@@ -33,7 +33,7 @@ async def test_a_service_is_restarted_in_mid_answer_then_the_gateway_and_no_turn
         done = await restarting
         assert done.status == 0, done.error
         assert await tts_of(gateway, session.id) not in (before, "None")
-        await session.say("Thank you.")
+        await session.ask("Thank you.")
         events += await until_turn(session, "finished", "failed")
     ends = [e["event"] for e in events if e["type"] == "turn" and e["event"] != "opened"]
     assert ends == ["speaking", "finished"] * 2

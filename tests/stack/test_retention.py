@@ -10,8 +10,8 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
+from visavis.client import GatewayClient, GatewayError
 from visavis.synthetic import MARK_UUID, SYNTHETIC
-from visavis.tools.client import GatewayClient, GatewayError
 
 QUESTION = "Tell me, why does marzipan taste of almonds?"
 
@@ -31,7 +31,7 @@ async def test_a_conversation_ends_with_its_session(
     async with gateway.session() as session:
         assert not recordings_of(session.id), "nothing is recorded unasked"
         await session.record_turn()
-        await session.say(QUESTION)
+        await session.ask(QUESTION)
         answer = answer_of(await until_turn(session, "finished"))
         film = tmp_path / "answer.mp4"
         film.write_bytes(await session.recording())

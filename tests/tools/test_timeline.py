@@ -11,7 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-import visavis.tools.client
+import visavis.client.gateway
 from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.tools.charts import draw_timeline
 from visavis.tools.cli.main import app
@@ -83,7 +83,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return real(transport=httpx.MockTransport(respond), base_url=options["base_url"])
 
     real = httpx.AsyncClient
-    monkeypatch.setattr(visavis.tools.client.httpx, "AsyncClient", client)
+    monkeypatch.setattr(visavis.client.gateway.httpx, "AsyncClient", client)
     return known
 
 

@@ -29,7 +29,7 @@ CHUNKS = {
     "transcript": ({"asr"}, {"gateway"}),
     "turn": ({"gateway"}, {"llm", "tts", "face"}),
     "tokens": ({"llm", "gateway"}, {"tts", "gateway"}),
-    "voice": ({"tts"}, {"face", "gateway"}),
+    "voice": ({"tts", "gateway"}, {"face", "gateway"}),
     "mel": ({"tts"}, {"face"}),
     "video": ({"face"}, {"gateway"}),
     "face": ({"face"}, {"gateway"}),

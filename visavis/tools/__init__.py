@@ -2,8 +2,8 @@
 
 - `cli`: the `visavis` command, a module for each of its commands
 - `stack`: everything on one machine, started, kept alive, ended
-- `client`: the gateway's public API as a session sees it
 - `speech`: text said and sound heard by a service's plain gRPC API
+- `live`: sessions broadcast, and shown to viewers
 - `lecture`: a whole script to one video, without a gateway
 - `bench`: what a visitor's waiting, interrupting and watching is like, in figures
 - `plan`: so many sessions, placed on the machines there are

@@ -50,7 +50,8 @@ CARRIED: Mapping[Kind, tuple[frozenset[User], frozenset[User]]] = {
         (Kind.TURN, [User.GATEWAY], [User.LLM, User.TTS, User.FACE]),
         # The gateway's are answers that are known.
         (Kind.TOKENS, [User.LLM, User.GATEWAY], [User.TTS, User.GATEWAY]),
-        (Kind.VOICE, [User.TTS], [User.FACE, User.GATEWAY]),
+        # The gateway's is the speech that clients bring.
+        (Kind.VOICE, [User.TTS, User.GATEWAY], [User.FACE, User.GATEWAY]),
         (Kind.MEL, [User.TTS], [User.FACE]),
         (Kind.VIDEO, [User.FACE], [User.GATEWAY]),
         (Kind.FACE, [User.FACE], [User.GATEWAY]),

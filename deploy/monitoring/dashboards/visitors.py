@@ -116,6 +116,27 @@ _MEDIA = Row(
                 ),
             ),
         ),
+        Panel(
+            "Broadcasts",
+            "Targets that sessions are pushed to now, by state.",
+            "short",
+            level("gateway_broadcasts", "state"),
+        ),
+        Panel(
+            "HLS",
+            "Sessions that are cut into segments now, for whoever asks.",
+            "short",
+            (Query("sum(gateway_hls_streams)", "sessions"),),
+        ),
+        Panel(
+            "Broadcasts that lost something",
+            "Targets in a second that were tried again; pictures that they did not get.",
+            "short",
+            (
+                total("gateway_broadcast_reconnects_total", "tried again"),
+                total("gateway_broadcast_dropped_pictures_total", "pictures"),
+            ),
+        ),
     ),
 )
 

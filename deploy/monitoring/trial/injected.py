@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from deploy.monitoring.trial.crowd import Crowd, visiting
-from visavis.tools.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError
 from visavis.tools.stack.process import Child, State
 from visavis.tools.stack.supervisor import Stack
 

@@ -85,10 +85,12 @@ class Muxer:
         return self._sequence
 
 
-def init_segment(sets: ParameterSets, width: int, height: int, sound_config: bytes) -> bytes:
+def init_segment(
+    sets: ParameterSets, width: int, height: int, sound_config: bytes, channels: int = 1
+) -> bytes:
     """ftyp and moov of pictures and sound, which says that all of it is synthetic."""
     extends = box("mvex", trex(VIDEO_TRACK), trex(SOUND_TRACK))
-    tracks = _video_track(sets, width, height) + _sound_track(sound_config)
+    tracks = _video_track(sets, width, height) + _sound_track(sound_config, channels)
     return ftyp() + box("moov", mvhd(), tracks, extends, udta(SYNTHETIC))
 
 
@@ -110,13 +112,13 @@ def _video_track(sets: ParameterSets, width: int, height: int) -> bytes:
                 "minf",
                 full_box("vmhd", 0, 1, bytes(8)),
                 dinf(),
-                stbl(avc1(width, height, sets.sps, sets.pps)),
+                stbl(avc1(width, height, sets)),
             ),
         ),
     )
 
 
-def _sound_track(config: bytes) -> bytes:
+def _sound_track(config: bytes, channels: int = 1) -> bytes:
     return box(
         "trak",
         tkhd(SOUND_TRACK, volume=0x0100, width=0, height=0),
@@ -128,7 +130,7 @@ def _sound_track(config: bytes) -> bytes:
                 "minf",
                 full_box("smhd", 0, 0, bytes(4)),
                 dinf(),
-                stbl(mp4a(RATE_HZ, 1, config)),
+                stbl(mp4a(RATE_HZ, channels, config)),
             ),
         ),
     )
@@ -252,14 +254,19 @@ def stbl(sample_entry: bytes) -> bytes:
     )
 
 
-def avc1(width: int, height: int, sps: bytes, pps: bytes) -> bytes:
-    """Sample entry of H.264 with its parameter sets (ISO/IEC 14496-15)."""
+def avc_config(sets: ParameterSets) -> bytes:
+    """Decoder configuration record of H.264 (ISO/IEC 14496-15, 5.2.4.1)."""
+    sps, pps = sets.sps, sets.pps
     config = struct.pack(">BBBBBB", 1, sps[1], sps[2], sps[3], 0xFF, 0xE1)
-    config += struct.pack(">H", len(sps)) + sps + struct.pack(">BH", 1, len(pps)) + pps
+    return config + struct.pack(">H", len(sps)) + sps + struct.pack(">BH", 1, len(pps)) + pps
+
+
+def avc1(width: int, height: int, sets: ParameterSets) -> bytes:
+    """Sample entry of H.264 with its parameter sets (ISO/IEC 14496-15)."""
     return box(
         "avc1",
         struct.pack(">6xH16xHHIIIH32xHh", 1, width, height, 0x480000, 0x480000, 0, 1, 0x18, -1),
-        box("avcC", config),
+        box("avcC", avc_config(sets)),
     )
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from aiortc import MediaStreamTrack, RTCRtpSender
+from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
+from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from visavis.serving import aiortc_private
 
 _NTP_SECOND = 1 << 32
@@ -53,19 +54,20 @@ class PassTrack:
         self._needs_keyframe = kind == "video"
         self._losing = False
 
-    def send(self, packet: Any, *, keyframe: bool = True) -> None:
-        """Send one packet, an av.Packet in media time. Never waits."""
+    def send(self, packet: Any, *, keyframe: bool = True) -> bool:
+        """Send one packet, an av.Packet in media time; whether it has left. Never waits."""
         if not self._way.ready or (self._needs_keyframe and not keyframe):
-            return
+            return False
         if self._way.blocked:
             self.dropped += 1
             self._needs_keyframe = self.kind == "video"
             if not self._losing:
                 self._losing = True
                 self._on_drop()
-            return
+            return False
         self._needs_keyframe = self._losing = False
         self._way.send(packet)
+        return True
 
 
 class NamedTrack(MediaStreamTrack):
@@ -121,3 +123,25 @@ class TrackReports:
 def report_media_time(sender: RTCRtpSender, reports: TrackReports) -> None:
     """Correct the sender's reports on their way out."""
     aiortc_private.correct_reports(sender, reports.correct)
+
+
+_RATES_HZ: dict[Literal["audio", "video"], int] = {"audio": RATE_HZ, "video": VIDEO_HZ}
+
+
+def add_pass_track(
+    pc: RTCPeerConnection,
+    kind: Literal["audio", "video"],
+    clock: MediaClock,
+    on_drop: Callable[[], None],
+    on_lost_picture: Callable[[], None],
+) -> PassTrack:
+    """A track of a connection that sends encoded packets as they are, in session media time.
+
+    clock: of all tracks of the connection. on_lost_picture: the other side wants a key frame.
+    """
+    sender = pc.addTrack(NamedTrack(kind))
+    way = aiortc_private.PacketSender(sender)
+    report_media_time(sender, TrackReports(clock, _RATES_HZ[kind], way.time_origin))
+    if kind == "video":
+        aiortc_private.on_lost_picture(sender, on_lost_picture)
+    return PassTrack(kind, way, on_drop)

@@ -18,8 +18,10 @@ import numpy as np
 from aiortc import (
     RTCConfiguration,
     RTCDataChannel,
+    RTCIceCandidate,
     RTCIceServer,
     RTCPeerConnection,
+    RTCRtpReceiver,
     RTCRtpSender,
     RTCSessionDescription,
 )
@@ -28,19 +30,14 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.playout.audience import Seats
-from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, VIDEO_TIME_BASE
+from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.blendshapes import records_of
 from gateway.playout.sinks.ice import IceServer
-from gateway.playout.sinks.tracks import (
-    MediaClock,
-    NamedTrack,
-    PassTrack,
-    TrackReports,
-    report_media_time,
-)
+from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
+from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicPackets, MicSound
 from visavis.serving import aiortc_private
 from visavis.serving.errors import InvalidInputError, UnknownNameError
@@ -48,7 +45,8 @@ from visavis.wire.media import VideoCodec
 
 log = logging.getLogger(__name__)
 
-Role = Literal["speaker", "viewer"]
+Role = Literal["speaker", "viewer", "publisher"]
+"""A publisher speaks, and takes neither sound nor pictures."""
 
 POSES_CHANNEL = "face"
 """A data channel of this label has the poses, in the records of the WebSocket of that name."""
@@ -68,10 +66,10 @@ _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
 class Peer:
-    """One browser that watches a session, and may speak in it, over WebRTC.
+    """One browser that watches a session, or speaks in it, or both, over WebRTC.
 
-    pictures: False where it draws the face itself and takes sound alone.
-    on_mic: gets the speaker's sound, [N] int16 at 16 kHz.
+    pictures: False where it takes none: it draws the face itself, or is a publisher.
+    on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz.
     on_keyframe: the browser has lost the picture, or is new.
     on_closed: the connection is gone; called once. on_draws: it draws the face from now on.
     """
@@ -87,6 +85,7 @@ class Peer:
         on_closed: Callable[[Peer], None],
         on_draws: Callable[[], None] = lambda: None,
         pictures: bool = True,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
         self.id = peer_id
         self.role = role
@@ -98,17 +97,8 @@ class Peer:
         self._poses: RTCDataChannel | None = None
         self._sound: PassTrack | None = None
         self._pictures: PassTrack | None = None
-        self._mic_sound = MicSound()
-        # Without this, aiortc would ask a public STUN server.
-        servers = [
-            RTCIceServer(
-                urls=server.urls,
-                username=server.username or None,
-                credential=server.credential or None,
-            )
-            for server in ice_servers
-        ]
-        self._pc = RTCPeerConnection(RTCConfiguration(iceServers=servers))
+        self._mic_sound = MicSound(mic_rate_hz)
+        self._pc = RTCPeerConnection(configuration(ice_servers))
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
         """The connection is gone, or going."""
@@ -141,11 +131,14 @@ class Peer:
             count = len(re.findall(f"^{line}", sdp, re.M))
             if count > most:
                 raise InvalidInputError(f"sdp: {count} lines of {line} are more than {most}")
-        self._add_tracks()
+        if self.role != "publisher":
+            self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
         self._pc.on("datachannel", self._channel_opened)
         try:
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
+            if self.role == "publisher":
+                self._take_sound_alone()
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises whatever its parser met
             with contextlib.suppress(Exception):  # and again, as it closes what is half made
@@ -156,8 +149,16 @@ class Peer:
             self.codec = negotiated_codec(local.sdp)
         self._start(self._give_up())
         self._start(self._look_for_life())
-        wanted = asking_for_short_packets(local.sdp) if self.role == "speaker" else local.sdp
-        return wanted, local.type
+        speaks = self.role != "viewer"
+        return (asking_for_short_packets(local.sdp) if speaks else local.sdp), local.type
+
+    async def add_candidates(self, candidates: Iterable[RTCIceCandidate | None]) -> None:
+        """What the browser has found since its offer; None: no more. Raises InvalidInputError."""
+        try:
+            for candidate in candidates:
+                await self._pc.addIceCandidate(candidate)
+        except Exception as error:  # aiortc raises whatever it met
+            raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
     def push(self, packets: Iterable[Any], pictures: Sequence[ReleasedPicture]) -> None:
         """Send Opus packets in session media time, and the pictures in this viewer's codec.
@@ -220,33 +221,31 @@ class Peer:
             self._on_draws()
 
     def _add_tracks(self) -> None:
-        clock = MediaClock()
-        self._sound = self._add_track("audio", RATE_HZ, clock, self._dropped)
+        clock, lost = MediaClock(), self._lost_picture
+        self._sound = add_pass_track(self._pc, "audio", clock, self._dropped, lost)
         if self.codec is not None:
-            self._pictures = self._add_track("video", VIDEO_HZ, clock, self._lost_picture)
+            self._pictures = add_pass_track(self._pc, "video", clock, lost, lost)
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"
             if transceiver.kind == "video":
                 transceiver.setCodecPreferences(_preferred_codecs())
             elif receives:
-                # As they come, where aiortc holds 80 ms of them back.
-                aiortc_private.receive_through(transceiver.receiver, MicPackets())
-                aiortc_private.decode_at_once(transceiver.receiver, self._hear)
+                self._listen_to(transceiver.receiver)
 
-    def _add_track(
-        self,
-        kind: Literal["audio", "video"],
-        rate_hz: int,
-        clock: MediaClock,
-        on_drop: Callable[[], None],
-    ) -> PassTrack:
-        sender = self._pc.addTrack(NamedTrack(kind))
-        way = aiortc_private.PacketSender(sender)
-        report_media_time(sender, TrackReports(clock, rate_hz, way.time_origin))
-        if kind == "video":
-            aiortc_private.on_lost_picture(sender, self._lost_picture)
-        return PassTrack(kind, way, on_drop)
+    def _take_sound_alone(self) -> None:
+        """Of what a publisher offers."""
+        sections = self._pc.getTransceivers()
+        first = next((t for t in sections if t.kind == "audio"), None)
+        for transceiver in sections:
+            transceiver.direction = "recvonly" if transceiver is first else "inactive"
+        if first is not None:
+            self._listen_to(first.receiver)
+
+    def _listen_to(self, receiver: RTCRtpReceiver) -> None:
+        # As they come, where aiortc holds 80 ms of them back.
+        aiortc_private.receive_through(receiver, MicPackets())
+        aiortc_private.decode_at_once(receiver, self._hear)
 
     def _lost_picture(self) -> None:
         if self.codec is not None:
@@ -320,7 +319,11 @@ class Peers:
         seats: Seats,
         on_keyframe: Callable[[VideoCodec], None],
         changed: Callable[[], None],
+        *,
+        mic_rate_hz: int = MIC_RATE_HZ,
     ) -> None:
+        """mic_rate_hz: of what microphones bring."""
+        self._mic_rate_hz = mic_rate_hz
         self.ice_servers = ice_servers
         self._seats = seats
         self._on_keyframe = on_keyframe
@@ -354,8 +357,9 @@ class Peers:
         peer_id: str,
         pictures: bool = True,
     ) -> tuple[str, str]:
-        """Answer an offer; SDP and type. on_mic: gets [N] int16 at 16 kHz. pictures: else sound
-        alone.
+        """Answer an offer; SDP and type. on_mic: gets [N] int16 at mic_rate_hz.
+
+        pictures: else sound alone.
 
         Raises InvalidInputError, AtCapacityError, UnknownNameError once the session is over.
         """
@@ -377,6 +381,7 @@ class Peers:
             on_closed=closed,
             on_draws=self._changed,
             pictures=pictures,
+            mic_rate_hz=self._mic_rate_hz,
         )
         try:
             answer = await peer.answer(sdp, kind)
@@ -399,12 +404,24 @@ class Peers:
         """
         self._peers[peer_id].on_channel(opened)
 
+    async def add_candidates(
+        self, peer_id: str, candidates: Iterable[RTCIceCandidate | None]
+    ) -> None:
+        """Of one that had not found all as it connected.
+
+        Raises UnknownNameError, InvalidInputError.
+        """
+        await self._peer(peer_id).add_candidates(candidates)
+
     async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""
+        await self._peer(peer_id).close()
+
+    def _peer(self, peer_id: str) -> Peer:
         peer = self._peers.get(peer_id)
         if peer is None:
             raise UnknownNameError(f"peer: the session has no peer {peer_id[:64]!r}")
-        await peer.close()
+        return peer
 
     def push(self, tick: Tick) -> None:
         """Hand a tick to all browsers."""
@@ -426,6 +443,19 @@ class Peers:
             if isinstance(error, BaseException):
                 log.error("a viewer did not close in order", exc_info=error)
         self._opus = None
+
+
+def configuration(ice_servers: Sequence[IceServer]) -> RTCConfiguration:
+    """Of a connection by these servers alone: without it, aiortc would ask a public STUN server."""
+    servers = [
+        RTCIceServer(
+            urls=server.urls,
+            username=server.username or None,
+            credential=server.credential or None,
+        )
+        for server in ice_servers
+    ]
+    return RTCConfiguration(iceServers=servers)
 
 
 def _preferred_codecs() -> list[Any]:

@@ -119,6 +119,11 @@ class Dialogue:
         created = {"type": "session.created", "session": self._told()}
         return [Configure(self.config), self._memory(), *self._send([created])]
 
+    def greeting(self) -> Event:
+        """For somebody who joins the conversation while it goes on."""
+        created = {"type": "session.created", "session": self._told()}
+        return {"event_id": self._new_id("event"), **created}
+
     # ------------------------------------------------------------ what the client says
 
     def client(self, event: object) -> list[Effect]:
@@ -165,7 +170,7 @@ class Dialogue:
         if not self._by_channel:
             message = "type: what was sent is the client's own; output_audio_buffer is of WebRTC"
             raise RefusedError(message, "type", "invalid_value")
-        return [Silence()] if self._replies.open_turn is not None else []
+        return self._silence()
 
     def _create_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = item_of(event.get("item"), self._new_id("item"))
@@ -203,7 +208,7 @@ class Dialogue:
         voiced = self._replies.voiced
         # Its player is silent: nobody hears what would still be played for him.
         ends = voiced is not None and voiced.message is item and not voiced.active
-        return [*told, *([Silence()] if ends else []), self._memory()]
+        return [*told, *(self._silence() if ends else []), self._memory()]
 
     # ------------------------------------------------------------ responses
 
@@ -258,7 +263,7 @@ class Dialogue:
 
     def _cancel(self, reply: Reply, reason: str) -> list[Effect]:
         self._waiting = [waits for waits in self._waiting if waits[0] is not reply]
-        ends: list[Effect] = [] if reply.turn is None else [Silence()]
+        ends: list[Effect] = [] if reply.turn is None else [Silence(reply.turn)]
         cancelled = self._send(reply.finish("cancelled", reason))
         return [Stop(reply.id), *ends, *cancelled, self._memory()]
 
@@ -284,7 +289,7 @@ class Dialogue:
         """The session speaks a reply in this turn, of which it will tell."""
         reply = self._replies.find(reply_id)
         if reply is None:
-            return [Silence()]
+            return [Silence(turn)]
         self._replies.assign(reply, turn)
         return []
 
@@ -346,7 +351,8 @@ class Dialogue:
         playing = self._replies.open_turn is not None
         if news.what == "over_answer" and isinstance(detection, ServerVad) and interrupts:
             self._replies.speak_over()
-            return [*self._send(self._hearing.tell()), *self._interrupted(), Silence()]
+            ends = self._silence()
+            return [*self._send(self._hearing.tell()), *self._interrupted(), *ends]
         doubtful = playing and interrupts
         effects = self._send(self._hearing.overheard(news, over_answer=doubtful))
         if news.what == "began" and interrupts and not playing:
@@ -364,7 +370,7 @@ class Dialogue:
         events, wanted = self._hearing.final(news)
         effects = self._send(events)
         if not wanted:
-            return [*effects, *([Silence()] if news.turn is not None else [])]
+            return [*effects, *([Silence(news.turn)] if news.turn is not None else [])]
         effects.append(self._memory())
         detection = self.config.audio.input.turn_detection
         ours = detection.create_response and self.config.type == "realtime"
@@ -379,7 +385,8 @@ class Dialogue:
                 effects += self._answered(news.turn)
             replies.open_turn = news.turn
             return [*effects, *self._send(replies.early_voice(news.turn))]
-        if news.event == "interrupted" and news.reason == "speech":
+        by_speech = news.event == "interrupted" and news.reason == "speech"
+        if by_speech or news.event == "replaced":
             effects += self._send(self._hearing.tell())
         effects += self._send(replies.played(news))
         self._failed_just_now = news.event == "failed" and replies.of_turn(news.turn) is not None
@@ -421,6 +428,11 @@ class Dialogue:
         return effects
 
     # ------------------------------------------------------------ in short
+
+    def _silence(self) -> list[Effect]:
+        """End the turn that is open, as far as is known here."""
+        turn = self._replies.open_turn
+        return [] if turn is None else [Silence(turn)]
 
     def turn_of(self, reply_id: str) -> int | None:
         """The session's, in which a reply is spoken that is being made."""

@@ -92,7 +92,9 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """Be silent now."""
+    """Be silent now, if this turn is still the one that is spoken: it may be over by then."""
+
+    turn: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,8 @@ class Hearing:
         self._kept: list[NDArray[np.int16]] = []
         self._kept_samples = 0
         self._utterance: _Utterance | None = None
+        self._last: tuple[int, str] | None = None
+        """The newest utterance that is in the conversation, and its item."""
         self._unread: dict[str, float] = {}
         """Items whose sound is being read, and its seconds."""
 
@@ -192,26 +194,44 @@ class Hearing:
         return [{"type": "input_audio_buffer.speech_started", **started}]
 
     def final(self, news: TranscriptEvent) -> tuple[list[Event], bool]:
-        """What was said, and whether the client wants to know. An empty text is a noise."""
+        """What was said, and whether the client wants to know. An empty text is a noise.
+
+        A text of the last utterance once more stands for both: the visitor went on with it.
+        """
         utterance, self._utterance = self._utterance, None
-        if utterance is None or utterance.number != news.utterance:
+        last = self._last
+        goes_on = bool(news.text) and last is not None and last[0] == news.utterance
+        known = self._items.find(last[1]) if goes_on and last is not None else None
+        if known is not None and known.text == news.text:
+            return [], True  # he did not, after all: it is asked once more
+        if utterance is None or (utterance.number != news.utterance and not goes_on):
             utterance = _Utterance(news.utterance, self._new_id("item"), 0)
         if utterance.unwanted:
             return [], False
         self._utterance = utterance
         events = self.tell() if news.text else []
         self._utterance = None
+        if goes_on:
+            events += self._forget_last()
         if not utterance.told:
             return [], False
         stopped = {"audio_end_ms": utterance.ended_ms, "item_id": utterance.item}
         events.append({"type": "input_audio_buffer.speech_stopped", **stopped})
         transcription = self._config.audio.input.transcription
         item = _spoken_item(utterance.item, news.text)
+        self._last = (news.utterance, item.id) if news.text else self._last
         events += self._committed(item)
         if transcription is not None:
             seconds = (utterance.ended_ms - utterance.began_ms) / 1000
             events += _transcribed(item.id, news.text, seconds)
         return events, bool(news.text)
+
+    def _forget_last(self) -> list[Event]:
+        """What was taken for all of a question is the beginning of the next item."""
+        if self._last is None or self._items.find(self._last[1]) is None:
+            return []
+        item = self._items.remove(self._last[1])
+        return [{"type": "conversation.item.deleted", "item_id": item.id}]
 
     def recognised(self, news: Recognised) -> list[Event]:
         """What is said in an item's sound is known."""

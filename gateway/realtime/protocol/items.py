@@ -6,10 +6,11 @@ from what is there at the time.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
+
+from pydantic_core import from_json
 
 from gateway.openai.errors import RefusedError
 from gateway.talk.actions import Message
@@ -229,7 +230,8 @@ def _part(part: object, side: str, param: str) -> dict[str, Any]:
         return {"type": f"{side}_text", "text": _string(part, "text", param)}
     if kind in _SOUNDS:
         # What a recording says comes with it, or has to be found out.
-        told = {"type": f"{side}_audio", "transcript": part.get("transcript")}
+        said = part.get("transcript")
+        told = {"type": f"{side}_audio", "transcript": said if isinstance(said, str) else None}
         return told | ({"audio": part["audio"]} if part.get("audio") else {})
     if kind == "input_image":
         message = f"{param}: pictures cannot be looked at here"
@@ -251,7 +253,7 @@ def _string(content: Mapping[Any, Any], name: str, param: str) -> str:
 def _json(content: Mapping[Any, Any], param: str) -> str:
     arguments = _string(content, "arguments", param)
     try:
-        if isinstance(json.loads(arguments), dict):
+        if isinstance(from_json(arguments), dict):
             return arguments
     except ValueError:
         pass

@@ -117,7 +117,7 @@ class Replies:
     def played(self, news: TurnEvent) -> list[Event]:
         """How the turn that speaks a reply goes on; afterwards that reply is complete or not."""
         reply = self._of_turn.get(news.turn)
-        if news.event in ("finished", "interrupted", "failed") and self.open_turn == news.turn:
+        if news.event not in ("opened", "speaking") and self.open_turn == news.turn:
             self.open_turn = None
         if reply is None:
             return []
@@ -133,6 +133,9 @@ class Replies:
                 reason = "turn_detected" if by_speech else "client_cancelled"
                 events += reply.finish("cancelled", reason)
                 events += self._cut_off(reply, news.heard or "", by_speech=by_speech)
+            case "replaced":
+                events += reply.finish("cancelled", "turn_detected")
+                events += [*self._buffer(reply, "cleared"), *self._forget(reply)]
             case "failed":
                 error = {"type": "server_error", "code": "failed", "message": news.reason or ""}
                 events += reply.finish("failed", error=error)
@@ -153,6 +156,14 @@ class Replies:
         cut = {"item_id": item.id, "content_index": 0}
         at_ms = round(item.spoken.seconds_of(heard) * 1000)
         return [*events, {"type": "conversation.item.truncated", **cut, "audio_end_ms": at_ms}]
+
+    def _forget(self, reply: Reply) -> list[Event]:
+        """Nothing of it was heard, and another answers all of the question."""
+        item = reply.message
+        if item is None or self._items.find(item.id) is None:
+            return []
+        self._items.remove(item.id)
+        return [{"type": "conversation.item.deleted", "item_id": item.id}]
 
     def _buffer(self, reply: Reply, what: str) -> list[Event]:
         """What becomes of sound that we play ourselves; of each once, and in order."""
@@ -181,6 +192,8 @@ class Replies:
                 reply = self.find(news.reply)
                 if reply is None:
                     return []
+                if reply.sound.rate_hz != news.rate_hz:
+                    reply.sound = SoundOut(reply.sound.form, news.rate_hz)
                 return reply.speak(news.pcm, len(news.pcm) / news.rate_hz, last=news.last)
             case Failed():
                 reply = self.find(news.of)
@@ -198,6 +211,6 @@ class Replies:
             return reply.finish_if_complete()
         if reply.message is None:
             # Calls of tools alone, or nothing at all.
-            return reply.finish("completed")
+            return reply.finish_as_made()
         reply.text_complete = True
         return reply.finish_if_complete()

@@ -20,7 +20,6 @@ from gateway.talk.history import Marks
 
 Event: TypeAlias = dict[str, Any]
 Outcome: TypeAlias = Literal["completed", "cancelled", "incomplete", "failed"]
-_WHOLE: tuple[Outcome, str] = ("completed", "")
 NewId: TypeAlias = Callable[[str], str]
 """A name with this prefix that was never given before."""
 
@@ -134,8 +133,13 @@ class Reply:
             return []
         waiting, self._calls = self._calls, []
         events = [event for call in waiting for event in self.call(*call)]
-        how: tuple[Outcome, str] = ("incomplete", "max_output_tokens") if self.cut else _WHOLE
-        return [*events, *self.finish(*how)]
+        return [*events, *self.finish_as_made()]
+
+    def finish_as_made(self) -> list[Event]:
+        """All of it has been made that will be."""
+        return (
+            self.finish("incomplete", "max_output_tokens") if self.cut else self.finish("completed")
+        )
 
     def finish(
         self, outcome: Outcome, reason: str = "", error: Mapping[str, Any] | None = None

@@ -56,7 +56,7 @@ class SoundOut:
 
     def __init__(self, form: Format, rate_hz: int = PLAYED_RATE_HZ) -> None:
         """rate_hz: of what is fed."""
-        self._form = form
+        self.form, self.rate_hz = form, rate_hz
         self._step = round(_DELTA_S * rate_of(form))
         self._stream = (
             None
@@ -72,9 +72,9 @@ class SoundOut:
         return [base64.b64encode(self._encoded(piece)).decode() for piece in pieces]
 
     def _encoded(self, pcm: NDArray[np.int16]) -> bytes:
-        if isinstance(self._form, Pcm):
+        if isinstance(self.form, Pcm):
             return pcm.astype("<i2").tobytes()
-        return _codes(self._form.type)[pcm.view(np.uint16)].tobytes()
+        return _codes(self.form.type)[pcm.view(np.uint16)].tobytes()
 
 
 def rate_of(form: Format) -> int:

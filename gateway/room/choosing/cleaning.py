@@ -12,7 +12,7 @@ _RUN = re.compile(r"(.)\1{2,}", re.S)
 _WORD_RUN = re.compile(r"\b(\w+)(?:\W+\1\b){2,}", re.I)
 # Longest first: "哈哈哈哈" is one thing said several times, and so is "666666".
 _PIECE_RUN = re.compile(r"(..{1,5}?)\1{2,}", re.S)
-_COMMAND = re.compile(r"\s*[!！/][A-Za-z\u4e00-\u9fff]")
+_COMMAND = re.compile(r"\s*[!/][A-Za-z]")
 # More than one upon a letter is a picture, not writing.
 _MARKS = re.compile("([\u0300-\u036f])[\u0300-\u036f]+")
 _SPACE = re.compile(r"\s+")

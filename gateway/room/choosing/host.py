@@ -154,7 +154,7 @@ class Host:
         self.current: Speech | None = None
         self.next: Entry | None = None
         self.recent: deque[Speech] = deque(maxlen=_RECENT)
-        self._phrases = phrases
+        self.phrases = phrases
         self._script = script
         self._pacing = pacing or HostRules()
         self._to_say: deque[str] = deque()
@@ -264,11 +264,11 @@ class Host:
             return None
         batch = self.gifts.due(now)
         if batch is not None:
-            text = self._phrases.thanking(batch)
+            text = self.phrases.thanking(batch)
             return Speech(Why.THANKS, text, asked=False, gifts=batch.events)
         entry = self._timely_next(now)
         if entry is not None:
-            return Speech(Why.COMMENT, self._phrases.question(entry), asked=True, entry=entry)
+            return Speech(Why.COMMENT, self.phrases.question(entry), asked=True, entry=entry)
         line = self._script.due(self._quiet_since_s, now)
         return None if line is None else _speech_of(line)
 
@@ -328,7 +328,8 @@ class Host:
         speech.phase = Phase.SPEAKING
         if speech.entry is not None:
             speech.age_s = now - speech.entry.comment.at_s
-        self.measured.began(now - speech.ordered_at_s, speech.age_s)
+        if speech.asked:
+            self.measured.began(now - speech.ordered_at_s, speech.age_s)
 
     def said(self, turn: int, text: str, *, last: bool) -> Hush | None:
         """Text of a turn: Hush where it holds a blocked word, before that is spoken."""

@@ -107,7 +107,6 @@ class Selection:
     def take(self, comment: Comment, now: float) -> Entry | Outcome:
         """Where a comment waits, or what became of it at once."""
         self.received += 1
-        self.expire(now)
         taken = self._judge(comment, now)
         if isinstance(taken, Outcome):
             self.outcomes[taken] += 1
@@ -191,6 +190,8 @@ class Selection:
         return Outcome.MERGED
 
     def _place(self, entry: Entry, now: float) -> Entry | Outcome:
+        if len(self._waiting) >= self.rules.places:
+            self.expire(now)
         if len(self._waiting) >= self.rules.places:
             least = min(self._waiting, key=lambda other: self.score(other, now))
             if self.score(least, now) >= self.score(entry, now):

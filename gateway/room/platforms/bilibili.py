@@ -29,7 +29,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from gateway.room.choosing.comments import Author, Comment, Kind
-from gateway.room.platforms.connection import PlatformError, RefusedError, told
+from gateway.room.platforms.connection import QUIET, PlatformError, RefusedError, told
 from visavis.serving.lifetime.supervision import cancelled_at_last
 
 log = logging.getLogger(__name__)
@@ -144,7 +144,10 @@ class Bilibili:
             self._tries += 1
             try:
                 async with websockets.connect(
-                    link, open_timeout=_TIMEOUT_S, max_size=_LARGEST_BYTES
+                    link,
+                    open_timeout=_TIMEOUT_S,
+                    max_size=_LARGEST_BYTES,
+                    logger=QUIET,
                 ) as socket:
                     await socket.send(packet(Operation.AUTH, begun.auth_body.encode()))
                     beats = (_beat(socket), self._keep_up(http, begun.game, socket))

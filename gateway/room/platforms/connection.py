@@ -18,6 +18,10 @@ M = TypeVar("M")
 
 log = logging.getLogger(__name__)
 
+QUIET = logging.getLogger(f"{__name__}.sockets")
+"""Of WebSockets to platforms: at DEBUG it would write down what we show, and so the keys."""
+QUIET.setLevel(logging.INFO)
+
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 # A connection that held so long was a good one: the next waits are short again.
 _GOOD_AFTER_S = 60.0

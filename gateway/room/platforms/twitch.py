@@ -17,7 +17,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from gateway.room.choosing.comments import Author, Comment, Kind
-from gateway.room.platforms.connection import PlatformError, RefusedError, told
+from gateway.room.platforms.connection import QUIET, PlatformError, RefusedError, told
 
 URL = "wss://irc-ws.chat.twitch.tv:443"
 LONGEST_POST = 500
@@ -157,7 +157,10 @@ class Twitch:
         """See `Adapter`."""
         try:
             async with websockets.connect(
-                self._url, open_timeout=_OPEN_S, max_size=_LARGEST_MESSAGE
+                self._url,
+                open_timeout=_OPEN_S,
+                max_size=_LARGEST_MESSAGE,
+                logger=QUIET,
             ) as socket:
                 await self._greet(socket)
                 self._socket = socket

@@ -211,8 +211,8 @@ class Desk {
     keep(byId("to-say"), to_say, (line) => line, (line) => made("li", "", line), () => {});
   }
 
-  showWaiting({ waiting }) {
-    put(byId("waiting-count"), waiting.length ? String(waiting.length) : "");
+  showWaiting({ waiting, waiting_in_all }) {
+    put(byId("waiting-count"), waiting_in_all ? String(waiting_in_all) : "");
     byId("waiting-empty").hidden = waiting.length > 0;
     keep(
       byId("waiting"),

@@ -34,15 +34,18 @@ _LOWER_HEIGHTS_MM = (8.6, 8.8, 10.0, 8.5, 8.0, 7.5)
 _LOWER_EDGE_MM = (0.0, 0.1, 0.0, 0.8, 1.3, 1.8)
 _GUM = (0.72, 0.40, 0.38)
 _SUPERSAMPLING = 4
+_TONGUE = (196.0, 104.0, 102.0)
+_RIM = 0.035
+"""How much of a lip turns in, eye distances."""
 
 UPPER_HALF_WIDTH, UPPER_TOP, UPPER_BOTTOM = 0.36, -0.17, 0.02
 """Extent of the upper texture around the middle of the incisal edge, eye distances."""
 LOWER_HALF_WIDTH, LOWER_TOP, LOWER_BOTTOM = 0.33, -0.02, 0.15
 
-MOUTH_PARAMETERS = 15
+MOUTH_PARAMETERS = 16
 """0..5 inverse affine pixel -> (u, v); 6, 7 v of the upper incisal edge and of the lower; 8 how far
 the tongue is raised; 9..11 light on the inside, RGB about 1; 12 eye distance in pixels; 13 strength
-of the shut seam; 14 how far the jaw is open.
+of the shut seam; 14 how far the jaw is open; 15 how far the tip of the tongue is out.
 """
 
 
@@ -226,25 +229,30 @@ def draw_mouth(
     # A little less light falls through a narrow slit. Lips close and open ten times a second: teeth
     # that were as much darker as they are would flicker.
     lit = 0.92 + 0.08 * smooth_step(widest / (0.10 * unit))
-    for y in range(y0, y1):
+    reach = int(_RIM * unit) + 1
+    for y in range(max(0, y0 - reach), min(out.shape[0], y1 + reach)):
         for x in range(x0, x1):
             along, height, rise, fall = place_in_opening(bounds, table, x, y)
             if along <= 0 or along >= bounds[4]:
                 continue
             edge = min(along, bounds[4] - along)
             below, above = height - rise, fall - height
+            _shade_rim(out, x, y, below, above, edge, p)
             if p[13] > 0:
                 _draw_seam(out, x, y, height - 0.5 * (rise + fall), fall - rise, edge, p)
             # The dark reaches a little over the rims: their own edge is ragged.
             over = 0.7 + 0.35 * min(1.0, (fall - rise) / 2.5)
+            # So the edge is softer outwards alone.
+            soft = 1.4 + 0.008 * unit
+            over += soft - 1.4
             cover = (
-                min(1.0, max(0.0, (below + over) / 1.4))
-                + min(1.0, max(0.0, (above + over) / 1.4))
+                min(1.0, max(0.0, (below + over) / soft))
+                + min(1.0, max(0.0, (above + over) / soft))
                 - 1.0
             )
             if cover <= 0:
                 continue
-            cover *= min(1.0, edge / 1.5)
+            cover *= smooth_step(edge / (0.03 * unit) + 0.1)
             at = p[0] * x + p[1] * y + p[2], p[3] * x + p[4] * y + p[5]
             red, green, blue = _inside(
                 at, below / unit, above / unit, edge / unit, p, upper_teeth, lower_teeth, lit
@@ -252,6 +260,22 @@ def draw_mouth(
             out[y, x, 0] = int(out[y, x, 0] * (1 - cover) + min(255.0, red) * cover + 0.5)
             out[y, x, 1] = int(out[y, x, 1] * (1 - cover) + min(255.0, green) * cover + 0.5)
             out[y, x, 2] = int(out[y, x, 2] * (1 - cover) + min(255.0, blue) * cover + 0.5)
+
+
+@inlined()
+def _shade_rim(out, x, y, below, above, edge, p):  # type: ignore[no-untyped-def]
+    """Lips roll in: towards the opening they look away from the light, the upper one most."""
+    width, gap = _RIM * p[12], below + above
+    if gap <= 0 or (below > 0 and above > 0):
+        return
+    off, most = (-below, 0.42) if below <= 0 else (-above, 0.26)
+    if off >= width:
+        return
+    shade = most * (1 - smooth_step(off / width)) * smooth_step(gap / (0.06 * p[12]))
+    shade *= smooth_step(edge / (0.06 * p[12]))
+    out[y, x, 0] = int(out[y, x, 0] * (1 - 0.8 * shade) + 0.5)
+    out[y, x, 1] = int(out[y, x, 1] * (1 - shade) + 0.5)
+    out[y, x, 2] = int(out[y, x, 2] * (1 - shade) + 0.5)
 
 
 @inlined()
@@ -273,7 +297,7 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
     u, v = at
     # Back of the mouth: nearly black, a little red where light comes in over the lower lip.
     glow = 1.0 - smooth_step(above / 0.16)
-    red, green, blue = 26.0 + 34.0 * glow, 9.0 + 11.0 * glow, 9.0 + 10.0 * glow
+    red, green, blue = 34.0 + 40.0 * glow, 12.0 + 14.0 * glow, 12.0 + 13.0 * glow
     # Tongue: a dome behind the lower teeth, raised towards the upper ones on demand.
     across = u / 0.25
     crest = (
@@ -284,10 +308,10 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
     tongue = smooth_step((v - crest) / 0.04 + 0.5) * (1 - smooth_step((abs(across) - 0.75) / 0.3))
     if tongue > 0:
         front = smooth_step((v - crest) / 0.12)
-        light = (0.36 + 0.34 * front) * (1 - 0.14 * np.exp(-((across / 0.10) ** 2)))
-        red += (186.0 * light - red) * tongue
-        green += (98.0 * light - green) * tongue
-        blue += (96.0 * light - blue) * tongue
+        light = (0.42 + 0.40 * front) * (1 - 0.14 * np.exp(-((across / 0.10) ** 2)))
+        red += (_TONGUE[0] * light - red) * tongue
+        green += (_TONGUE[1] * light - green) * tongue
+        blue += (_TONGUE[2] * light - blue) * tongue
     tx = (u + LOWER_HALF_WIDTH) * TEETH_SCALE - 0.5
     ty = (v - p[7] - LOWER_TOP) * TEETH_SCALE - 0.5
     if 0 <= tx < lower_teeth.shape[1] - 1 and 0 <= ty < lower_teeth.shape[0] - 1:
@@ -300,10 +324,12 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
     ty = (v - p[6] - UPPER_TOP) * TEETH_SCALE - 0.5
     if 0 <= tx < upper_teeth.shape[1] - 1 and 0 <= ty < upper_teeth.shape[0] - 1:
         alpha = sample(upper_teeth, tx, ty, 3)
-        light = 0.88 + 0.12 * smooth_step(below / 0.045)
+        light = 0.82 + 0.18 * smooth_step(below / 0.05)
         red += (sample(upper_teeth, tx, ty, 0) * light - red) * alpha
         green += (sample(upper_teeth, tx, ty, 1) * light - green) * alpha
         blue += (sample(upper_teeth, tx, ty, 2) * light - blue) * alpha
+    if p[15] > 0:
+        red, green, blue = _tip(u, v, p, red, green, blue)
     # The lips shade what lies right behind them, the cheeks the corners.
     shade = (
         (0.9 + 0.1 * smooth_step(min(below, above) / 0.02))
@@ -311,3 +337,18 @@ def _inside(at, below, above, edge, p, upper_teeth, lower_teeth, lit):  # type: 
         * lit
     )
     return red * shade * p[9], green * shade * p[10], blue * shade * p[11]
+
+
+@inlined()
+def _tip(u, v, p, red, green, blue):  # type: ignore[no-untyped-def]
+    """The tip of the tongue between the teeth, over what is there: under the upper edges, before
+    the lower ones.
+    """
+    across = u / 0.17
+    top = p[6] - 0.010 + 0.03 * across * across + 0.05 * (1 - p[15])
+    tongue = smooth_step((v - top) / 0.014 + 0.5) * (1 - smooth_step((abs(across) - 0.7) / 0.35))
+    round_ = smooth_step((v - top) / 0.06)
+    light = (0.62 + 0.32 * round_) * (1 - 0.10 * np.exp(-((across / 0.14) ** 2)))
+    red += (_TONGUE[0] * light - red) * tongue
+    green += (_TONGUE[1] * light - green) * tongue
+    return red, green, blue + (_TONGUE[2] * light - blue) * tongue

@@ -56,7 +56,8 @@ _LIMITS = {
 }
 _LOW, _HIGH = np.array([_LIMITS.get(name, (0.0, 1.0)) for name in POSE_NAMES]).T.copy()
 _SHAPE_COLUMNS = np.array([POSE_INDEX[name] for name in SHAPES])
-_JAW, _PUCKER, _TONGUE = (POSE_INDEX[name] for name in ("jaw_open", "pucker", "tongue_up"))
+_JAW, _PUCKER = POSE_INDEX["jaw_open"], POSE_INDEX["pucker"]
+_TONGUE, _TIP = POSE_INDEX["tongue_up"], POSE_INDEX["tongue_out"]
 _CLOSED = POSE_INDEX["lips_closed"]
 _DIMPLE_LEFT, _DIMPLE_RIGHT = POSE_INDEX["dimple_left"], POSE_INDEX["dimple_right"]
 _SMILE = SHAPES.index("smile")
@@ -394,6 +395,7 @@ def _draw_mouth(picture, scene, scratch):  # type: ignore[no-untyped-def]
     for channel in range(3):
         parameters[9 + channel] = scene.mouth_light[channel] * (1 - 0.15 * pucker)
     parameters[12], parameters[13], parameters[14] = unit, scene.seam, jaw
+    parameters[15] = pose[_TIP]
     mouth.draw_mouth(
         picture, scratch.bounds, scratch.table, parameters, scene.upper_teeth, scene.lower_teeth
     )

@@ -12,15 +12,20 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.room.platforms.connection import Connection
+from gateway.room.platforms.twitch import Twitch
+from gateway.room.room import Room, last_exchanges
 from gateway.room.schemas import RoomRequest
 from gateway.settings import GatewaySettings
+from gateway.talk.actions import Message
 from tests.fakes import MetricGrowth
-from tests.gateway.conftest import SETTINGS, Rig, RunningGateway
+from tests.gateway.conftest import SETTINGS, Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
+from tests.gateway.room.platform_servers import TwitchServer
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_handover import HERE, drain
+from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError
-from visavis.tools.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -98,6 +103,7 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
     assert second["outcome"] == "answered" and 0 < second["age_s"] < 30
     questions = [prompt[-1][1] for prompt in doubles.seen.prompts[-2:]]
     assert questions == ["Ben asks: “Cleo, what time is it?”", "Anna asks: “How are you?”"]
+    assert not any("How are" in text or "time" in text for _, text in doubles.seen.prompts[-1][:-1])
     state = (await http.get(path)).json()
     assert state["coverage"]["outcomes"] == {"answered": 2, "repeated": 1}
     assert state["coverage"]["received"] == 3 and state["coverage"]["unsettled"] == 0
@@ -129,6 +135,7 @@ async def test_the_operator_pauses_says_bans_and_blocks(
     await command(http, path, type="block", words=["walnuts"])
     state = await command(http, path, type="skip", platform="app", id="Carl")
     assert [entry["name"] for entry in state["waiting"]] == ["Anna"]
+    assert state["waiting_in_all"] == 1
     assert state["banned"] == {"app:Troll": "Troll"} and state["blocked_words"] == ["walnuts"]
     outcomes = state["coverage"]["outcomes"]
     assert outcomes == {"blocked_author": 1, "blocked_word": 1, "skipped": 1}
@@ -222,6 +229,25 @@ async def test_a_room_ends_with_its_session_or_before(
         gateway.inside.rooms.get(session)
 
 
+async def test_an_answer_is_posted_where_the_comment_came_from(
+    gateway: RunningGateway, session: str, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    doubles.script.answer = "A rainbow is light."
+    line = "@display-name=Anna;id=m-1;user-id=42 :anna!a@a PRIVMSG #cleo :what is a rainbow?"
+    async with TwitchServer(line, password="oauth:word").running() as server:
+        wanted = RoomRequest.model_validate({"post_answers": True})
+        room = Room(gateway.inside.sessions.get(session), wanted, [], lambda: None)
+        adapter = Twitch("cleo", "bot", "oauth:word", url=server.url)
+        room.start([Connection(adapter, room.take)])
+        try:
+            posted = "@reply-parent-msg-id=m-1 PRIVMSG #cleo :A rainbow is light."
+            await until(lambda: posted in server.heard)
+            assert doubles.seen.prompts[-1][-1][1] == "Anna asks: “what is a rainbow?”"
+        finally:
+            await room.close()
+
+
 async def test_a_room_goes_to_another_gateway_with_its_session(
     gateway: RunningGateway, rig: Rig
 ) -> None:
@@ -258,6 +284,18 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
         assert state["coverage"]["received"] == 2 and state["coverage"]["outcomes"] == {"empty": 1}
     finally:
         await leaving.stop()
+
+
+async def test_of_what_was_said_before_exchanges_alone_are_read_again() -> None:
+    thanks = Message("assistant", "Thank you, Ben!")
+    said = [
+        *(Message("user", "Anna asks: 1"), Message("assistant", "one"), thanks),
+        *(Message("user", "never answered"), Message("user", "Ben asks: 2")),
+        *(Message("assistant", "two"), thanks),
+    ]
+    assert last_exchanges(said, 0) == []
+    assert [m.content for m in last_exchanges(said, 1)] == ["Ben asks: 2", "two"]
+    assert len(last_exchanges(said, 9)) == 4
 
 
 async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(

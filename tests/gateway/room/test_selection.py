@@ -156,7 +156,7 @@ _EVENTS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(_EVENTS)
 def test_every_comment_ends_in_one_way_and_nothing_grows(
     events: list[tuple[int, str, float, bool, int]],

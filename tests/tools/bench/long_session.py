@@ -29,9 +29,9 @@ from rich.table import Table
 
 from tests.browser.conftest import NO_CHROMIUM, chromium, find_chromium, fresh_page
 from tests.running_stack import RunningStack
+from visavis.client import MIC_RATE_HZ
 from visavis.tools.bench.barge_in import simulated_coughs
 from visavis.tools.bench.figures.word_errors import words
-from visavis.tools.client import MIC_RATE_HZ
 
 RATE_HZ = 48_000
 VISITOR = Path(__file__).with_name("visitor.js").read_text("utf-8")

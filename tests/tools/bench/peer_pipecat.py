@@ -44,6 +44,7 @@ from tests.tools.bench.pipecat_rounds import Block, blocks_of, order
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.store import bundle_path
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
 from visavis.tools.bench.figures.headline import groups_of, standing
@@ -66,7 +67,6 @@ from visavis.tools.bench.visitor.clips import (
 )
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions

@@ -27,6 +27,7 @@ COMPARED = (
     "memory_bytes",
 )
 _LOUD = 1000
+_BOTH_WAYS_S = 0.05
 
 
 class Marks:
@@ -35,8 +36,13 @@ class Marks:
     def __init__(self, marks: Sequence[Sequence[Any]]) -> None:
         self._marks = [(str(name), float(at_s)) for name, at_s in marks]
 
-    def count(self, name: str, until_s: float) -> int:
-        return sum(mark == name and at <= until_s for mark, at in self._marks)
+    def count(self, name: str, from_s: float) -> int:
+        """How often it happened; Pipecat sends some frames both ways, so that it is noted twice."""
+        times = sorted(at for mark, at in self._marks if mark == name and at >= from_s)
+        return sum(
+            after is None or after - at > _BOTH_WAYS_S
+            for at, after in zip(times, [*times[1:], None], strict=True)
+        )
 
     def last(self, name: str, until_s: float) -> float | None:
         return max((at for mark, at in self._marks if mark == name and at <= until_s), default=None)
@@ -65,7 +71,7 @@ def turn_of(told: Mapping[str, Any]) -> TurnFigures:
     """
     trace, marks = trace_of(told), Marks(told["marks"])
     start_s, end_s = trace.speech_start_s, trace.speech_end_s
-    turns = marks.count("turn_ended", float("inf")) - marks.count("turn_ended", start_s)
+    turns = marks.count("turn_ended", start_s)
     ended_s = marks.last("turn_ended", float("inf")) if turns > 1 else None
     answer_s = max(end_s, ended_s or end_s)
     first = next(trace.audible(answer_s), None)

@@ -46,7 +46,8 @@ def test_what_does_not_count_for_us_does_not_count_for_them() -> None:
 
 
 def test_an_answer_to_a_part_that_nobody_heard_is_taken_back_and_a_heard_one_splits() -> None:
-    twice = [("turn_ended", 11.0), *MARKS]
+    twice = [("turn_ended", 11.0), ("turn_ended", 11.001), *MARKS]
+    assert turn_of(told(12.502, marks=[*MARKS, ("turn_ended", 12.292)])).turns == 1
     taken_back = turn_of(told(12.502, marks=twice))
     assert (taken_back.turns, taken_back.taken_back, taken_back.counted) == (2, 1, True)
     late = [*MARKS, ("turn_ended", 12.6)]

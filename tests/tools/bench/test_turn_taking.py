@@ -58,6 +58,25 @@ def test_labels_are_written_as_they_are_read(tmp_path: Path) -> None:
     assert (tmp_path / LABELS).read_text("utf-8") == (TURNS / LABELS).read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("partial", "known_s"),
+    [("I want tea and milk", 0.15), ("i want tea and milk?", 0.15), ("I want tea and", None)],
+)
+def test_how_long_before_the_pause_all_words_were_known(
+    partial: str, known_s: float | None
+) -> None:
+    found = outcome_of(
+        CLIP,
+        [
+            chunk(Event.PARTIAL, 40_000, "I want tea"),
+            chunk(Event.PARTIAL, 46_400, partial, ms=50),
+            chunk(Event.PAUSED, 49_600, "I want tea and milk.", p=0.9, end=48_100),
+            chunk(Event.FINAL, 51_200, "I want tea and milk.", p=0.9, end=48_100),
+        ],
+    )
+    assert found.known_before_s == (None if known_s is None else pytest.approx(known_s))
+
+
 def test_a_turn_that_is_heard_to_its_end() -> None:
     found = outcome_of(
         CLIP,

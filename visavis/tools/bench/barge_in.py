@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
@@ -30,7 +31,6 @@ from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan, load_cl
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 Kind = Literal["interruption", "backchannel", "cough"]
@@ -111,7 +111,7 @@ class BargeInBench:
         self, visitor: Visitor, kind: Kind, clip: Clip, question: str
     ) -> Interruption:
         visitor.trace = trace = Trace()
-        turn = await visitor.session.say(question)
+        turn = await visitor.session.ask(question)
         if not await visitor.until(lambda: _spoken_s(trace) >= _SPOKEN_S, _ANSWER_TIMEOUT_S):
             return Interruption(clip.name, kind, stopped=False, note="no long answer came")
         before = await self._scraper.read()

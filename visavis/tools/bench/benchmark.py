@@ -12,12 +12,12 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.figures.report import Row, models_of, report
 from visavis.tools.bench.figures.tables import Steps, counts_table, figures_table, wide_console
 from visavis.tools.bench.visitor.visitor import Transport as Carrier
 from visavis.tools.charts import draw_spread
 from visavis.tools.cli.running_gateway import running_gateway
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json, write_output
 
 T = TypeVar("T")

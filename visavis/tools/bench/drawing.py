@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from visavis.client import GatewayClient, GatewaySession
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -21,7 +22,6 @@ from visavis.tools.bench.benchmark import (
 from visavis.tools.bench.figures.processes import Processes, find_named_processes
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient, GatewaySession
 from visavis.wire.clock import MonotonicClock
 
 _MEASURED = ("gateway", "face")
@@ -75,7 +75,7 @@ class DrawingBench:
             counting = [visitor for visitor, _ in opened]
             idle = await self._during(seconds, counting)
             for _, session in opened:
-                await session.say(_TEXT)
+                await session.ask(_TEXT)
             await asyncio.gather(*(self._speaking(session) for _, session in opened))
             spoken = await self._during(seconds, counting)
         return {

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import psutil
 import typer
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -42,7 +43,6 @@ from visavis.tools.bench.visitor.media import MediaEndedError
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 30.0

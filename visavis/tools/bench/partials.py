@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -32,7 +33,6 @@ from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _FINAL_TIMEOUT_S = 15.0

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from visavis.client import GatewayClient
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -31,7 +32,6 @@ from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, choose, load_clips
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.tools.speech import recognise
 from visavis.tools.stack.keys import stack_secret
 from visavis.wire.clock import MonotonicClock
@@ -82,7 +82,7 @@ async def spoken_right(
     for language, question in questions:
         async with visit(client, MonotonicClock(), language=language) as visitor:
             visitor.trace = trace = Trace()
-            turn = await visitor.session.say(question)
+            turn = await visitor.session.ask(question)
             if await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S):
                 await visitor.pause(_TAIL_S)
                 record = await visitor.record(turn)

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -27,7 +28,6 @@ from visavis.tools.bench.visitor.clips import choose
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _ANSWER_TIMEOUT_S = 90.0
@@ -72,7 +72,7 @@ class SyncBench:
         for language, text in questions:
             async with visit(self._client, self._clock, language=language) as visitor:
                 visitor.trace = trace = Trace()
-                turn = await visitor.session.say(text)
+                turn = await visitor.session.ask(text)
                 await visitor.until(partial(trace.is_over, turn), _ANSWER_TIMEOUT_S)
                 behind += behind_sound(trace)
             self._on_answer()

@@ -24,7 +24,7 @@ from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Json, Picture, Profile
 from visavis.tools.bench.figures.report import rows_of, summarise
 from visavis.tools.bench.figures.tables import Steps
-from visavis.tools.bench.figures.word_errors import count_errors
+from visavis.tools.bench.figures.word_errors import count_errors, words
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.speech import service_errors
@@ -127,6 +127,7 @@ FIGURES: Mapping[str, str] = {
     "paused_s": "s",
     "paused_with_compute_s": "s",
     "pause_compute_s": "s",
+    "known_before_s": "s",
     "first_text_s": "s",
     "first_text_with_compute_s": "s",
     "partial_compute_s": "s",
@@ -154,6 +155,8 @@ class TurnOutcome:
     paused_s: float | None
     paused_with_compute_s: float | None
     pause_compute_s: float | None
+    known_before_s: float | None
+    """How long before the last pause was told a partial already had all of its words."""
     first_text_s: float | None
     first_text_with_compute_s: float | None
     partial_compute_s: float | None
@@ -206,6 +209,7 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
         paused_s=paused_s,
         paused_with_compute_s=known_s,
         pause_compute_s=None if last is None else last.compute_ms / 1000,
+        known_before_s=None if last is None else _known_before_s(last, partials),
         first_text_s=_after(first, clip.speech_start),
         first_text_with_compute_s=_after(first, clip.speech_start, compute=True),
         partial_compute_s=max(computed, default=None),
@@ -216,6 +220,20 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
         word_errors=count_errors([(clip.text, text)]).rate,
         text=text,
     )
+
+
+def _known_before_s(paused: TranscriptChunk, partials: Sequence[TranscriptChunk]) -> float | None:
+    """None where the newest partial of the utterance, as it was known by then, lacked words."""
+    before = [
+        partial
+        for partial in partials
+        if partial.utterance == paused.utterance and partial.place.pts <= paused.place.pts
+    ]
+    if not before or words(before[-1].text) != words(paused.text):
+        return None
+    partial = before[-1]
+    known_samples = partial.place.pts + round(partial.compute_ms / 1000 * RATE_HZ)
+    return max(0.0, (paused.place.pts - known_samples) / RATE_HZ)
 
 
 def retracted(chunks: Iterable[TranscriptChunk]) -> int:
@@ -254,6 +272,7 @@ def counts_of(outcomes: Sequence[TurnOutcome]) -> dict[str, float]:
         "retracted_characters_of_stable_text": sum(o.retracted_characters for o in outcomes),
         "partials": sum(o.partials for o in outcomes),
         "pauses_told": sum(o.pauses_told for o in outcomes),
+        "ends_whose_words_a_partial_had": sum(o.known_before_s is not None for o in outcomes),
     }
     if precision is not None:
         counts["precision_of_finished"] = round(precision, 3)

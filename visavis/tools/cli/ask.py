@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from visavis.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
-from visavis.tools.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.tools.output import check_output, write_output
 
 _SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
@@ -107,9 +107,9 @@ async def converse(
     exchange = Exchange()
     try:
         if spoken is None:
-            exchange.turn = await session.say(question)
+            exchange.turn = await session.ask(question)
         else:
-            microphone = asyncio.create_task(session.speak(spoken, stop))
+            microphone = asyncio.create_task(session.talk(spoken, stop))
         async with asyncio.timeout(patience_s):
             await _follow(session, exchange)
     except TimeoutError:

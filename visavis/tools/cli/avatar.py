@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import io
 import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeAlias, TypeVar
+from urllib.parse import quote
 
+import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from visavis.bundles.store import profile
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.cli.models import pull_missing
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.v1 import face_pb2, face_pb2_grpc
 
 T = TypeVar("T")
+
+Url: TypeAlias = Annotated[
+    str,
+    typer.Option(help="Gateway whose avatars are meant; empty: this machine's own, on its disk."),
+]
 
 avatar_app = typer.Typer(
     no_args_is_help=True,
@@ -44,6 +54,8 @@ def create(
     consent: Annotated[
         str, typer.Option(help="What that person has agreed to, as you have been told.")
     ] = "",
+    url: Url = "",
+    api_key: ApiKey = "",
 ) -> None:
     """Make an avatar from PHOTO. A running stack sees it at once.
 
@@ -58,19 +70,31 @@ def create(
         image = photo.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{photo}: cannot be read: {error.strerror}") from error
-    told = None
+    told = {}
     if likeness or consent:
-        told = face_pb2.Consent(
-            likeness=likeness,
-            agreed_to=consent,
-            stated_by=getpass.getuser(),
-            stated_via="command line",
-        )
-    request = face_pb2.CreateAvatarRequest(name=name or photo.stem, image=image, consent=told)
+        told = {
+            "likeness": likeness,
+            "agreed_to": consent,
+            "stated_by": getpass.getuser(),
+            "stated_via": "command line",
+        }
+    _make(name or photo.stem, image, told, url, api_key, "Looking for the face …")
+
+
+def _make(
+    name: str, image: bytes, told: dict[str, str], url: str, api_key: str, doing: str
+) -> None:
     console = Console()
-    with console.status("Looking for the face …"):
-        avatar = _call(lambda stub: stub.CreateAvatar(request))
-    console.print(f"Avatar [bold]{avatar.name}[/bold] is ready ({avatar.width} x {avatar.height}).")
+    with console.status(doing):
+        if url:
+            form = {"data": {"name": name, **told}, "files": {"photo": image}}
+            made = _ask(url, api_key, "POST", "/v1/avatars", **form).json()
+        else:
+            consent = face_pb2.Consent(**told) if told else None
+            request = face_pb2.CreateAvatarRequest(name=name, image=image, consent=consent)
+            avatar = _call(lambda stub: stub.CreateAvatar(request))
+            made = {"name": avatar.name, "width": avatar.width, "height": avatar.height}
+    console.print("Avatar [bold]{name}[/bold] is ready ({width} x {height}).".format(**made))
 
 
 @avatar_app.command()
@@ -84,6 +108,8 @@ def add(
     name: Annotated[
         str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
     ] = "",
+    url: Url = "",
+    api_key: ApiKey = "",
 ) -> None:
     """Add the head of BUNDLE, which is drawn from triangles. A running stack sees it at once."""
     try:
@@ -94,11 +120,7 @@ def add(
         raise InvalidInputError(
             f"{bundle}: neither a folder nor a zip; `visavis avatar create` takes a photo"
         )
-    request = face_pb2.CreateAvatarRequest(name=name or bundle.stem, image=packed)
-    console = Console()
-    with console.status("Reading the head …"):
-        avatar = _call(lambda stub: stub.CreateAvatar(request))
-    console.print(f"Avatar [bold]{avatar.name}[/bold] is ready ({avatar.width} x {avatar.height}).")
+    _make(name or bundle.stem, packed, {}, url, api_key, "Reading the head …")
 
 
 def _zipped(folder: Path) -> bytes:
@@ -111,16 +133,48 @@ def _zipped(folder: Path) -> bytes:
 
 
 @avatar_app.command("list")
-def list_avatars() -> None:
-    """List the avatars of this machine."""
-    answer = _call(lambda stub: stub.ListAvatars(face_pb2.ListAvatarsRequest()))
+def list_avatars(url: Url = "", api_key: ApiKey = "") -> None:
+    """List the avatars of this machine, or of a gateway."""
     table = Table("avatar", "size", "drawn by", "licence", "", "consent", box=None)
-    for avatar in answer.avatars:
-        origin = "ships with visavis" if avatar.builtin else "yours"
-        size = f"{avatar.width} x {avatar.height}"
+    for avatar in _listed_there(url, api_key) if url else _listed_here():
+        origin = "ships with visavis" if avatar["builtin"] else "yours"
+        size = f"{avatar['width']} x {avatar['height']}"
         consent = _consent(avatar)
-        table.add_row(avatar.name, size, avatar.engine, avatar.licence, origin, consent)
+        table.add_row(avatar["name"], size, avatar["engine"], avatar["licence"], origin, consent)
     Console().print(table)
+
+
+def _listed_here() -> list[dict[str, Any]]:
+    """As the gateway's API tells of them, and what was agreed to."""
+    answer = _call(lambda stub: stub.ListAvatars(face_pb2.ListAvatarsRequest()))
+    shown = ("name", "width", "height", "builtin", "engine", "licence")
+    stated = ("likeness", "agreed_to", "stated_by", "stated_via", "stated_at")
+    return [
+        {name: getattr(avatar, name) for name in shown}
+        | (
+            {"consent": {name: getattr(avatar.consent, name) for name in stated}}
+            if avatar.HasField("consent")
+            else {}
+        )
+        for avatar in answer.avatars
+    ]
+
+
+def _listed_there(url: str, api_key: str) -> list[dict[str, Any]]:
+    async def run() -> list[dict[str, Any]]:
+        async with GatewayClient(url, api_key) as client:
+            found: list[dict[str, Any]] = (await client.call("GET", "/v1/avatars")).json()[
+                "avatars"
+            ]
+            for avatar in found:
+                if avatar["builtin"]:
+                    continue
+                with contextlib.suppress(GatewayError):  # none was stated, or it is not for us
+                    path = f"/v1/avatars/{avatar['name']}/consent"
+                    avatar["consent"] = (await client.call("GET", path)).json()
+            return found
+
+    return asyncio.run(run())
 
 
 @avatar_app.command()
@@ -128,19 +182,34 @@ def delete(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name, as `visavis avatar list` shows it.")
     ],
+    url: Url = "",
+    api_key: ApiKey = "",
 ) -> None:
     """Delete an avatar of yours."""
-    _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))
+    if url:
+        _ask(url, api_key, "DELETE", f"/v1/avatars/{quote(name, safe='')}")
+    else:
+        _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))
     Console().print(f"Avatar {name} is deleted.")
 
 
-def _consent(avatar: face_pb2.Avatar) -> str:
+def _consent(avatar: dict[str, Any]) -> str:
     """What was stated, in a line."""
-    if not avatar.HasField("consent"):
-        return "" if avatar.builtin else "none was stated"
-    told = avatar.consent
-    by = f"{told.stated_by}, {told.stated_via}, {told.stated_at[:10]}"
-    return f"{told.likeness}: {told.agreed_to} ({by})"
+    told = avatar.get("consent")
+    if told is None:
+        return "" if avatar["builtin"] else "none was stated"
+    by = f"{told['stated_by']}, {told['stated_via']}, {told['stated_at'][:10]}"
+    return f"{told['likeness']}: {told['agreed_to']} ({by})"
+
+
+def _ask(url: str, api_key: str, method: str, path: str, **arguments: Any) -> httpx.Response:
+    """One request to a gateway."""
+
+    async def run() -> httpx.Response:
+        async with GatewayClient(url, api_key) as client:
+            return await client.call(method, path, **arguments)
+
+    return asyncio.run(run())
 
 
 def _call(work: Callable[[face_pb2_grpc.FaceAnimationStub], Awaitable[T]]) -> T:

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 
 cache_app = typer.Typer(
     no_args_is_help=True,

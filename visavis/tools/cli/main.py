@@ -31,6 +31,7 @@ from visavis.tools.cli.models import models_app
 from visavis.tools.cli.script import script
 from visavis.tools.cli.timeline import timeline
 from visavis.tools.cli.up import keys, restart, up
+from visavis.tools.live import live_app
 from visavis.tools.plan.command import plan
 
 bench_app = typer.Typer(
@@ -67,6 +68,7 @@ app.command()(script)
 app.command()(timeline)
 app.command()(plan)
 app.add_typer(avatar_app, name="avatar")
+app.add_typer(live_app, name="live")
 app.add_typer(cache_app, name="cache")
 app.add_typer(models_app, name="models")
 app.add_typer(engine_app, name="engine")

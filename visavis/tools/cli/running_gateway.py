@@ -10,9 +10,9 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.console import Console
 
+from visavis.client import GatewayClient
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.up import stack_arguments, token_key
-from visavis.tools.client import GatewayClient
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 

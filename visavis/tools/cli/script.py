@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.lecture import (
     FPS,
     SAMPLE_RATE_HZ,
@@ -21,12 +23,13 @@ from visavis.tools.lecture import (
     render_part,
     split_script,
 )
-from visavis.tools.output import check_output
+from visavis.tools.output import check_output, write_output
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 
 _MAX_CHARACTERS = 1_000_000
 _SIZE_PIXELS = 512
+_COLUMNS = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
 
 
 def script(
@@ -43,17 +46,30 @@ def script(
     profile: Annotated[
         str, typer.Option(help="Set of weights: edge, tiny, default or better.")
     ] = "default",
+    url: Annotated[
+        str,
+        typer.Option(
+            help="Gateway that speaks it, at the pace of speech; empty: services of this command's "
+            "own, as fast as they can. --seed and --profile are theirs."
+        ),
+    ] = "",
+    api_key: ApiKey = "",
 ) -> None:
     """Let the avatar speak the whole of TEXT_FILE and write the video.
 
     Parts that are done are kept beside the video: after an interruption the same
-    command goes on where it stopped.
+    command goes on where it stopped. With --url it begins anew.
     """
     parts = split_script(_read(text_file))
     if not parts:
         raise InvalidInputError(f"{text_file}: there is no text in it")
     check_output(output, ".mp4")
     console = Console()
+    if url:
+        wanted = {"language": language, "voice": voice, "avatar": avatar, "speed": speed}
+        write_output(output, asyncio.run(_have_said(parts, wanted, url, api_key, console)))
+        console.print(f"{output}: {_parts_said(parts)}.")
+        return
     pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)
     try:
@@ -61,8 +77,27 @@ def script(
     except OSError as error:
         reason = error.strerror or error
         raise InvalidInputError(f"{output}: cannot be written: {reason}") from error
-    parts_said = "1 part" if len(parts) == 1 else f"{len(parts)} parts"
-    console.print(f"{output}: {frames / FPS:.1f} s of video, {parts_said}.")
+    console.print(f"{output}: {frames / FPS:.1f} s of video, {_parts_said(parts)}.")
+
+
+def _parts_said(parts: list[str]) -> str:
+    return "1 part" if len(parts) == 1 else f"{len(parts)} parts"
+
+
+async def _have_said(
+    parts: list[str], options: dict[str, Any], url: str, api_key: str, console: Console
+) -> bytes:
+    """The recording of a session at `url` that says all parts. Raises VisavisError."""
+    with Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress:
+        bar = progress.add_task("Saying", total=sum(map(len, parts)))
+        async with GatewayClient(url, api_key) as client, client.session(**options) as session:
+            await session.start_recording()
+            for index, text in enumerate(parts):
+                progress.update(bar, description=f"Part {index + 1} of {len(parts)}")
+                await session.hear_out(text)
+                progress.advance(bar, len(text))
+            await session.stop_recording()
+            return await session.recording()
 
 
 def _read(text_file: Path) -> str:
@@ -86,7 +121,6 @@ async def _render(
     from visavis.mp4 import Mp4Writer
 
     store = PartStore(output.with_name(output.name + ".parts"))
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:.0f} %"))
     flags = ["--profile", profile]
     with (
         Mp4Writer(
@@ -96,7 +130,7 @@ async def _render(
             height=_SIZE_PIXELS,
             sample_rate_hz=SAMPLE_RATE_HZ,
         ) as video,
-        Progress(*columns, TimeRemainingColumn(), console=console) as progress,
+        Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress,
     ):
         bar = progress.add_task("Starting voice and face", total=sum(map(len, parts)))
         async with (

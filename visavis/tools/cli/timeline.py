@@ -10,11 +10,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError, VisavisError
 from visavis.tools.charts import STAGES, draw_timeline
 from visavis.tools.cli.ask import converse, spoken_question
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_output
 
 

@@ -68,9 +68,12 @@ class Work(NamedTuple):
     seen: NDArray[np.bool_]
     """[M] whether anything of a triangle is in the picture."""
     planes: NDArray[np.float32]
-    """[M, 20] of each triangle that is seen: a corner's x and y; there, and for one pixel right and
-    one down: inverse depth, both places in the texture, light, shine, these four as `_FINE` says;
-    the last places in the texture; unused.
+    """[M, 5] of each triangle that is seen: a corner's x and y, inverse depth there, and what is
+    added to it for one pixel right and one down.
+    """
+    steps: NDArray[np.int64]
+    """[M, 12] of the same: both places in the texture, light and shine as `_FINE` says, each in the
+    picture's first pixel and what is added for one pixel right and one down.
     """
     order: NDArray[np.int32]
     """[clear triangles] the nearest first."""
@@ -85,7 +88,9 @@ class Work(NamedTuple):
     spans: NDArray[np.int32]
     """[size, 2] first pixel of each line that shows a triangle, and the one behind the last."""
     fours: NDArray[np.uint64]
-    """[2, size] of a line: two texels of each pixel, and the two below."""
+    """[2, size] of a line: two texels of each pixel, and the two below,"""
+    halves: NDArray[np.uint32]
+    """[2, 2 * size] and the same memory, texel by texel."""
     looks: NDArray[np.uint32]
     """[2, size] of a line: places within texels and shine, and light; lines before they change."""
     pixels: NDArray[np.uint32]
@@ -228,8 +233,9 @@ def face_triangles(model, work):  # type: ignore[no-untyped-def]
 @inner()
 def prepare_triangles(model, work):  # type: ignore[no-untyped-def]
     """Writes the planes of all that is seen."""
-    screen, triangles, planes, seen = work.screen, model.triangles, work.planes, work.seen
-    source, texture_of, size = model.source, model.texture_of, len(work.spans)
+    screen, triangles, seen = work.screen, model.triangles, work.seen
+    planes, steps, size = work.planes, work.steps, len(work.spans)
+    source, texture_of = model.source, model.texture_of
     fine, gains = np.float32(_FINE), np.float32(_FINE << _GAIN_BITS)
     for k in range(len(triangles)):
         a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
@@ -248,21 +254,28 @@ def prepare_triangles(model, work):  # type: ignore[no-untyped-def]
             continue
         bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
         inverse = np.float32(1.0) / (bx * cy - cx * by)
-        planes[k, 0], planes[k, 1] = ax, ay
-        for part in range(5):
-            if part == 0:
-                at, to, on = qa, qb, qc
-            elif part >= 3:
-                unit = gains if part == 3 else fine
-                at, to, on = unit * screen[a, part], unit * screen[b, part], unit * screen[c, part]
+        planes[k, 0], planes[k, 1], planes[k, 2] = ax, ay, qa
+        planes[k, 3] = ((qb - qa) * cy - (qc - qa) * by) * inverse
+        planes[k, 4] = ((qc - qa) * bx - (qb - qa) * cx) * inverse
+        for part in range(4):
+            if part < 2:
+                side, half = fine * np.float32(texture_of[k, 1 + part]), np.float32(_FINE // 2)
+                at, to = source[a, part] * side - half, source[b, part] * side - half
+                on = source[c, part] * side - half
             else:
-                side, half = fine * np.float32(texture_of[k, part]), np.float32(_FINE // 2)
-                planes[k, 16 + part] = side - np.float32(_FINE + 256)
-                at, to = source[a, part - 1] * side - half, source[b, part - 1] * side - half
-                on = source[c, part - 1] * side - half
-            planes[k, 2 + 3 * part] = at
-            planes[k, 3 + 3 * part] = ((to - at) * cy - (on - at) * by) * inverse
-            planes[k, 4 + 3 * part] = ((on - at) * bx - (to - at) * cx) * inverse
+                unit = gains if part == 2 else fine
+                at, to = unit * screen[a, 1 + part], unit * screen[b, 1 + part]
+                on = unit * screen[c, 1 + part]
+            right = np.float64(((to - at) * cy - (on - at) * by) * inverse)
+            down = np.float64(((on - at) * bx - (to - at) * cx) * inverse)
+            steps[k, 3 * part] = whole_of(at - right * ax - down * ay)
+            steps[k, 3 * part + 1], steps[k, 3 * part + 2] = whole_of(right), whole_of(down)
+
+
+@inlined()
+def whole_of(value):  # type: ignore[no-untyped-def]
+    """A whole number; of a triangle that is seen from its edge it may be any."""
+    return np.int64(min(max(value, -1e12), 1e12))
 
 
 @inlined()
@@ -342,15 +355,9 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
 
 
 @inlined()
-def step_of(value):  # type: ignore[no-untyped-def]
-    """A whole number; of a triangle that is seen from its edge it may be any."""
-    return np.int64(min(max(value, np.float32(-1e12)), np.float32(1e12)))
-
-
-@inlined()
-def place_of(planes, k, part, dx, dy):  # type: ignore[no-untyped-def]
-    """What a plane has so far right of and below the corner."""
-    return step_of(planes[k, part] + planes[k, part + 1] * dx + planes[k, part + 2] * dy)
+def value_at(steps, k, part, x, y):  # type: ignore[no-untyped-def]
+    """What a triangle has in a pixel."""
+    return steps[k, part] + steps[k, part + 1] * x + steps[k, part + 2] * y
 
 
 @inlined()
@@ -364,6 +371,12 @@ def texel_at(u, v, last_u, last_v, offset, wide):  # type: ignore[no-untyped-def
         np.uint32(column >> np.uint64(8)) & _FULL,
         np.uint32(row >> np.uint64(8)) & _FULL,
     )
+
+
+@inlined()
+def last_of(side):  # type: ignore[no-untyped-def]
+    """The last place in a texture that has another texel behind its own."""
+    return np.int64(side) * _FINE - (_FINE + 256)
 
 
 @inlined()
@@ -392,13 +405,13 @@ def mixed(a, b, c, d, x, y, gain, shine):  # type: ignore[no-untyped-def]
 @inner()
 def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     """Lays the colours of what is nearest over the picture, line by line."""
-    planes, texture_of, pairs = work.planes, model.texture_of, model.pairs
+    steps, texture_of, pairs = work.steps, model.texture_of, model.pairs
     shown, clear, spans, pixels = work.shown, work.clear, work.spans, work.pixels
     size, one = np.uint64(len(spans)), np.uint64(1)
     # What the four texels of each pixel of a line are: fetching them takes one pixel after the
     # other, but all the arithmetic then goes in vector instructions.
     above, below, within, lights = work.fours[0], work.fours[1], work.looks[0], work.looks[1]
-    fours = above.view(np.uint32), below.view(np.uint32)
+    fours = work.halves[0], work.halves[1]
     for y in range(len(spans)):
         if spans[y, 0] >= spans[y, 1]:
             continue
@@ -414,20 +427,11 @@ def colour_pixels(model, work):  # type: ignore[no-untyped-def]
                 continue
             # As long as the same triangle goes on.
             offset, wide = np.uint64(texture_of[k, 0]), np.uint64(texture_of[k, 1])
-            dx, dy = np.float32(x - line) - planes[k, 0], np.float32(y) - planes[k, 1]
-            u, right_u, last_u = (
-                place_of(planes, k, 5, dx, dy),
-                step_of(planes[k, 6]),
-                planes[k, 17],
-            )
-            v, right_v, last_v = (
-                place_of(planes, k, 8, dx, dy),
-                step_of(planes[k, 9]),
-                planes[k, 18],
-            )
-            light, right_light = place_of(planes, k, 11, dx, dy), step_of(planes[k, 12])
-            shine, right_shine = place_of(planes, k, 14, dx, dy), step_of(planes[k, 15])
-            last_u, last_v = np.int64(last_u), np.int64(last_v)
+            column, last_u, last_v = np.int64(x - line), last_of(wide), last_of(texture_of[k, 2])
+            u, right_u = value_at(steps, k, 0, column, y), steps[k, 1]
+            v, right_v = value_at(steps, k, 3, column, y), steps[k, 4]
+            light, right_light = value_at(steps, k, 6, column, y), steps[k, 7]
+            shine, right_shine = value_at(steps, k, 9, column, y), steps[k, 10]
             while x < end and shown[x] == k:
                 at, under, fx, fy = texel_at(u, v, last_u, last_v, offset, wide)
                 above[count], below[count] = pairs[at], pairs[under]
@@ -459,7 +463,7 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
     """
     screen, triangles, planes, order = work.screen, model.triangles, work.planes, work.order
     texture_of, texels, spans, one = model.texture_of, model.texels, work.spans, np.uint64(1)
-    depth, shown, clear = work.depth, work.shown, work.clear
+    depth, shown, clear, steps = work.depth, work.shown, work.clear, work.steps
     size, zero = len(spans), np.float32(0.0)
     y0, y1 = size, 0
     for number in range(count):
@@ -476,8 +480,8 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
         y0, y1 = min(y0, first), max(y1, last)
         whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
         offset, wide = np.uint64(texture_of[k, 0]), np.uint64(texture_of[k, 1])
-        right, right_u, right_v = planes[k, 3], step_of(planes[k, 6]), step_of(planes[k, 9])
-        last_u, last_v = np.int64(planes[k, 17]), np.int64(planes[k, 18])
+        right, right_u, right_v = planes[k, 3], steps[k, 1], steps[k, 4]
+        last_u, last_v = last_of(wide), last_of(texture_of[k, 2])
         for y in range(first, last):
             start, stop = span(y, px, py, qx, qy, whole, upper, lower, size)
             if start >= stop:
@@ -485,7 +489,7 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
             spans[y, 0], spans[y, 1] = min(spans[y, 0], start), max(spans[y, 1], stop)
             dx, dy = np.float32(start) - planes[k, 0], np.float32(y) - planes[k, 1]
             near = planes[k, 2] + right * dx + planes[k, 4] * dy
-            u, v = place_of(planes, k, 5, dx, dy), place_of(planes, k, 8, dx, dy)
+            u, v = value_at(steps, k, 0, start, y), value_at(steps, k, 3, start, y)
             begun = np.uint64(y * size + start)
             for x in range(begun, np.uint64(y * size + stop)):
                 if near > depth[x]:
@@ -495,9 +499,9 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
                         depth[x], shown[x] = near, k
                     elif a > np.uint32(0):
                         b, c, d = texels[at + one], texels[below], texels[below + one]
-                        dx = np.float32(np.int64(x - begun) + start) - planes[k, 0]
-                        light = level_of(place_of(planes, k, 11, dx, dy), 4 << 10)
-                        shine = level_of(place_of(planes, k, 14, dx, dy), 255)
+                        column = np.int64(x - begun) + start
+                        light = level_of(value_at(steps, k, 6, column, y), 4 << 10)
+                        shine = level_of(value_at(steps, k, 9, column, y), 255)
                         red, green, blue, alpha = mixed(a, b, c, d, fx, fy, light, shine)
                         above = clear[x]
                         left = _FULL - (above >> np.uint32(24))

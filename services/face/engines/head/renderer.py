@@ -86,21 +86,23 @@ def thread_work(model: Model) -> Work:
     if key not in kept:
         while len(kept) >= _KEPT_SIZES:
             kept.pop(next(iter(kept)))
-        pixels = np.empty(size * size, np.uint32)
+        pixels, fours = np.empty(size * size, np.uint32), np.empty((2, size), np.uint64)
         kept[key] = Work(
             places=np.empty((vertices, 3), np.float32),
             normals=np.empty((vertices, 3), np.float32),
             screen=np.empty((vertices, 5), np.float32),
             facing=np.empty(triangles, np.uint8),
             seen=np.empty(triangles, np.bool_),
-            planes=np.empty((triangles, 20), np.float32),
+            planes=np.empty((triangles, 5), np.float32),
+            steps=np.empty((triangles, 12), np.int64),
             order=np.empty(triangles, np.int32),
             counts=np.empty(ORDERS + 1, np.int32),
             depth=np.empty(size * size, np.float32),
             shown=np.empty(size * size, np.int32),
             clear=np.empty(size * size, np.uint32),
             spans=np.empty((size, 2), np.int32),
-            fours=np.empty((2, size), np.uint64),
+            fours=fours,
+            halves=fours.view(np.uint32),
             looks=np.empty((2, size), np.uint32),
             pixels=pixels,
             picture=pixels.view(np.uint8).reshape(size, size, 4),

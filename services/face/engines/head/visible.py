@@ -23,6 +23,8 @@ _SPEAKING = (
     FacePose(jaw_open=0.4, mouth_wide=1.0, upper_lip_raise=1.0, lower_lip_down=1.0, smile=1.0),
     FacePose(jaw_open=0.7, tongue_up=1.0, tongue_out=1.0),
 )
+_FEWEST_PIXELS = 3
+"""Of hair, that are shown in all those poses together."""
 _STILL_M = 1e-3
 """What no shape carries further than this hides, or is hidden, whatever the face does."""
 _ACROSS = np.array(
@@ -36,17 +38,24 @@ _NEARLY = 1.002
 
 def seen_alone(model: Model) -> Model:
     """The model without those triangles that lie behind others in every pose."""
-    shown, before = np.zeros(len(model.triangles), bool), np.zeros(len(model.triangles), bool)
     renderer, hair = HeadRenderer(model), np.arange(len(model.triangles)) >= model.opaque
+    shown, thin = np.zeros(len(model.triangles), int), _thin(model)
+    ends, outside = np.zeros(len(thin), bool), np.zeros(len(model.rest), bool)
     for pose in _poses():
         renderer.draw(pose)
         visible = thread_work(model).shown
-        shown[visible[visible >= 0]] = True
-        before |= _before_others(model)
+        shown += np.bincount(visible[visible >= 0], minlength=len(shown))
+        ends |= _before_others(model, thin)
+        x, y = thread_work(model).screen[:, :2].T
+        outside |= (np.minimum(x, y) < 0) | (np.maximum(x, y) > model.size)
     # Of skin and clothes nothing may be missing in a pose between two of those: neighbours stay.
     near = np.zeros(len(model.rest), bool)
-    near[model.triangles[shown & ~hair]] = True
-    kept = np.where(hair, shown | (before & _thin(model)), near[model.triangles].any(axis=1))
+    near[model.triangles[(shown > 0) & ~hair]] = True
+    some = shown >= _FEWEST_PIXELS
+    some[thin] |= ends
+    kept = np.where(hair, some, near[model.triangles].any(axis=1))
+    # A head that is carried aside brings in what was beside the picture.
+    kept |= outside[model.triangles].any(axis=1)
     return _only(model, kept | ~_may_go(model))
 
 
@@ -54,31 +63,37 @@ def _poses() -> Iterator[FacePose]:
     for yaw in _YAWS:
         for pitch in _PITCHES:
             yield FacePose(yaw=float(yaw), pitch=float(pitch))
+    for yaw in _YAWS[::2]:
         for speaking in _SPEAKING:
             yield replace(speaking, yaw=float(yaw))
 
 
-def _before_others(model: Model) -> NDArray[np.bool_]:
-    """[M] what nothing solid hides all of in the picture that was drawn last."""
+def _before_others(model: Model, which: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of the triangles `which`: those that nothing solid hides all of in the picture that was drawn
+    last, and no hair is behind.
+    """
     work, size = thread_work(model), model.size
     reach = 2 * (size // 512) + 3
     depth = cv2.erode(work.depth.reshape(size, size), np.ones((reach, reach), np.uint8))
-    corners = work.screen[model.triangles][:, :, :3]
+    corners = work.screen[model.triangles[which], :3]
     points = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), corners)
     column, row = np.rint(points[..., 0]).astype(int), np.rint(points[..., 1]).astype(int)
     outside = (np.minimum(column, row) < 0) | (np.maximum(column, row) >= size)
-    before = depth[row.clip(0, size - 1), column.clip(0, size - 1)]
-    found = outside | (points[..., 2] * _NEARLY >= before)
-    return np.asarray(found.any(axis=1) & (work.facing > 0))
+    row, column = row.clip(0, size - 1), column.clip(0, size - 1)
+    alone = work.shown.reshape(size, size)[row, column] < model.opaque
+    found = outside | (alone & (points[..., 2] * _NEARLY >= depth[row, column]))
+    return np.asarray(found.any(axis=1) & (work.facing[which] > 0))
 
 
-def _thin(model: Model) -> NDArray[np.bool_]:
-    """[M] triangles of which no part is solid, as tips of hair."""
-    side = model.texture_of[:, None, 1:]
-    places = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), model.source[model.triangles])
+def _thin(model: Model) -> NDArray[np.int64]:
+    """Clear triangles of which no part is solid, as tips of hair."""
+    clear = slice(model.opaque, None)
+    side, sources = model.texture_of[clear, None, 1:], model.source[model.triangles[clear]]
+    places = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), sources)
     texel = (places * side - 0.5).astype(int).clip(0, side - 2)
-    at = model.texture_of[:, None, 0] + texel[..., 1] * side[..., 0] + texel[..., 0]
-    return np.asarray((model.texels[at] < _SOLID).all(axis=1))
+    at = model.texture_of[clear, None, 0] + texel[..., 1] * side[..., 0] + texel[..., 0]
+    thin = (model.texels[at] < _SOLID).all(axis=1)
+    return np.asarray(model.opaque + np.flatnonzero(thin))
 
 
 def _may_go(model: Model) -> NDArray[np.bool_]:

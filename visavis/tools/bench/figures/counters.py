@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 _TIMEOUT_S = 5.0
 _SUFFIXES = ("_total", "_sum", "_count", "_bucket")

@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
@@ -33,7 +34,6 @@ from visavis.tools.bench.load.schedule import (
     visit_lengths,
 )
 from visavis.tools.bench.visitor.visitor import Visitor, visit
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 _LAG_STEP_S = 0.02

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 from rich.text import Text
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
@@ -48,7 +49,6 @@ from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.questions import ready_set
 from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import SERVICES

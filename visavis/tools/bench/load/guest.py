@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.load.exchange import (
     Asked,
@@ -30,7 +31,6 @@ from visavis.tools.bench.visitor.clips import Clip, load_clips
 from visavis.tools.bench.visitor.media import HeardSound, MediaMovedError, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Transport, Visitor, connect
-from visavis.tools.client import GatewayClient, GatewayError
 from visavis.wire.clock import Clock
 
 # From a question's end to the first sound of its answer: later, there is none.
@@ -228,7 +228,7 @@ class Guest:
         asked.trace = self._visitor.trace = Trace()
         asked.trace.speech_start_s = asked.trace.speech_end_s = self._clock.now()
         try:
-            asked.turn = await self._visitor.session.say(asked.text)
+            asked.turn = await self._visitor.session.ask(asked.text)
         except GatewayError as error:
             asked.refusal = str(error)
             return

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.figures.counters import Scraper, rise
 from visavis.tools.bench.figures.processes import MachineTime, Processes, share_of_others
 from visavis.tools.bench.load.client import Orders
@@ -24,7 +25,6 @@ from visavis.tools.bench.load.results import (
     sum_up,
 )
 from visavis.tools.bench.load.schedule import LoadPlan
-from visavis.tools.client import GatewayClient
 from visavis.tools.stack.supervisor import SERVICES
 from visavis.wire.clock import MonotonicClock
 

@@ -13,12 +13,12 @@ from typing import Annotated, Any
 import typer
 from websockets.asyncio.client import ClientConnection
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
 from visavis.tools.bench.figures.report import Row, summarise
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.room.replay import BLOCKED, BOT, Viewers
 from visavis.tools.cli.running_gateway import ApiKey
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import MonotonicClock
 
 # Short answers: a room is not a lecture.
@@ -159,7 +159,7 @@ class RoomBench:
     async def _look(self) -> None:
         state: dict[str, Any] = (await self._client.call("GET", self._path)).json()
         self._seen.state = state
-        self._seen.most_waiting = max(self._seen.most_waiting, len(state["waiting"]))
+        self._seen.most_waiting = max(self._seen.most_waiting, state["waiting_in_all"])
 
     async def _settle(self) -> None:
         until_s = self._clock.now() + _SETTLE_S
@@ -203,7 +203,7 @@ def room(
             "answers older than the limit": sum(e["age_s"] > within_s for e in seen.heard),
             "answered twice": seen.twice,
             "blocked words put to the avatar": seen.blocked,
-            "most waiting (50 are told)": seen.most_waiting,
+            "most waiting": seen.most_waiting,
             "most late sending (s)": round(seen.late_s, 2),
         },
         turns=seen.answered,

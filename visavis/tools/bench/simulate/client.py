@@ -15,6 +15,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.client import GatewayClient
 from visavis.tools.bench.load.client import Client, Orders, Parent
 from visavis.tools.bench.load.guest import Notes
 from visavis.tools.bench.load.schedule import Planned
@@ -28,7 +29,6 @@ from visavis.tools.bench.simulate.words import (
 )
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
-from visavis.tools.client import GatewayClient
 
 UNCLEAR = "?"
 """In the ledger, a word of which it is not clear which."""

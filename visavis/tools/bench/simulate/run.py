@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import psutil
 
+from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes
@@ -22,7 +23,6 @@ from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.simulate.dilation import live_dilated
 from visavis.tools.bench.simulate.plan import STAGES, SimulationPlan
 from visavis.tools.bench.simulate.results import Reading, SimulatedStep, summed_up
-from visavis.tools.client import GatewayClient
 from visavis.tools.stack.supervisor import GATEWAY, Stack, StackOptions
 from visavis.wire.clock import MonotonicClock
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip
 from visavis.tools.bench.visitor.media import (
@@ -25,7 +26,6 @@ from visavis.tools.bench.visitor.media import (
     SeenPicture,
 )
 from visavis.tools.bench.visitor.trace import Trace
-from visavis.tools.client import GatewayClient, GatewayError, GatewaySession
 from visavis.wire.clock import Clock
 
 Transport: TypeAlias = Literal["websocket", "webrtc"]

@@ -24,10 +24,10 @@ from aiortc import (
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
 
+from visavis.client import GatewayClient
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, Role
-from visavis.tools.client import GatewayClient
 from visavis.wire.clock import Clock
 
 _RATE_HZ = 48_000

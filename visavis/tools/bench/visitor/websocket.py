@@ -11,6 +11,8 @@ import numpy as np
 import websockets
 from websockets.asyncio.client import ClientConnection
 
+from visavis.client import GatewayClient
+from visavis.client.errors import goes_on
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.visitor.media import (
     HeardSound,
@@ -19,7 +21,6 @@ from visavis.tools.bench.visitor.media import (
     Role,
     SeenPicture,
 )
-from visavis.tools.client import GatewayClient, goes_on
 from visavis.wire.clock import Clock
 
 _CONTAINERS = {b"moov", b"trak", b"mdia", b"minf", b"stbl", b"moof", b"traf"}

@@ -1,44 +1,32 @@
-"""A client of the gateway's public API: what `visavis ask`, benchmarks and tests talk through."""
+"""One gateway for asyncio: requests with a key or a session's token, and sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import re
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
 import httpx
-import numpy as np
 import websockets
-from numpy.typing import NDArray
-from websockets.asyncio.client import ClientConnection
 
-from visavis.serving.errors import VisavisError
+from visavis.client.errors import (
+    GatewayError,
+    not_as_the_address_says,
+    refusal,
+    unreachable,
+)
+from visavis.client.session import GatewaySession
 from visavis.serving.trust import client_context
 
-MIC_RATE_HZ = 16_000
-_MIC_CHUNK_SAMPLES = 320
 _TIMEOUT_S = 60.0
-_SESSION_MOVED = 1012
 _PLACE_POLL_S = 0.5
+# The gateway answers at once; where what it has sent was not read, its answer stands behind that.
+_CLOSE_TIMEOUT_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
 _OF_A_SESSION = re.compile(r"/v1/sessions/([^/?]+)")
-
-
-class GatewayError(VisavisError):
-    """The gateway refused or failed; `code` is its machine-readable reason."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def goes_on(closed: websockets.ConnectionClosed) -> bool:
-    """Whether the session of a socket that was closed goes on in another gateway."""
-    return closed.rcvd is not None and closed.rcvd.code == _SESSION_MOVED
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +46,11 @@ class GatewayClient:
     A session that `session` makes is used with the token that comes with it, all else with the key.
     """
 
-    def __init__(self, url: str, api_key: str = "") -> None:
+    def __init__(self, url: str, api_key: str = "", *, reconnect_s: float = 30.0) -> None:
+        """reconnect_s: so long a session's lost connection is tried again; 0: not at all."""
         self.url = url.rstrip("/")
         self.api_key = api_key
+        self.reconnect_s = reconnect_s
         self.authorization = _bearer(api_key)
         """The header that carries the key."""
         # Read where they are wanted alone: that takes 40 ms.
@@ -86,8 +76,8 @@ class GatewayClient:
         try:
             return (await self._http.get("/healthz")).is_success
         except httpx.HTTPError as error:
-            if refusal := _not_as_the_address_says(self.url, error):
-                raise refusal from error
+            if told := not_as_the_address_says(self.url, error):
+                raise told from error
             return False
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
@@ -102,10 +92,10 @@ class GatewayClient:
         try:
             response = await self._http.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
-            raise _unreachable(self.url, error) from error
+            raise unreachable(self.url, error) from error
         if response.is_success:
             return response
-        raise _refusal(response)
+        raise refusal(response)
 
     async def lines(self, method: str, path: str, **arguments: Any) -> AsyncIterator[str]:
         """Lines of an answer as they come, however long that takes. Raises GatewayError."""
@@ -116,11 +106,11 @@ class GatewayClient:
             async with stream as response:
                 if not response.is_success:
                     await response.aread()
-                    raise _refusal(response)
+                    raise refusal(response)
                 async for line in response.aiter_lines():
                     yield line
         except httpx.HTTPError as error:
-            raise _unreachable(self.url, error) from error
+            raise unreachable(self.url, error) from error
 
     @contextlib.asynccontextmanager
     async def session(
@@ -186,108 +176,10 @@ class GatewayClient:
             "ws" + self.url.removeprefix("http") + path,
             additional_headers=self._authorization(path),
             max_size=_MEDIA_LIMIT_BYTES,
+            close_timeout=_CLOSE_TIMEOUT_S,
             ssl=self.tls,
             proxy=None,
         )
-
-
-class GatewaySession:
-    """One conversation through the public API. Made by `GatewayClient.session`."""
-
-    def __init__(self, client: GatewayClient, session: str, events: ClientConnection) -> None:
-        self.id = session
-        self._client = client
-        self._events = events
-
-    async def say(self, text: str) -> int:
-        """Type `text`; the number of the turn that answers it."""
-        answer = await self._client.call("POST", f"{self._path}/text", json={"text": text})
-        return int(answer.json()["turn"])
-
-    async def interrupt(self) -> None:
-        """Have the answer stop, as the page's button does."""
-        await self._client.call("POST", f"{self._path}/interrupt")
-
-    async def tool_result(self, call_id: str, output: str) -> None:
-        """What a call of an `answer.tool_call` event came to."""
-        command = {"type": "tool_result", "call_id": call_id, "output": output}
-        await self._events.send(json.dumps(command))
-
-    async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens, as the gateway's events module describes it, until the socket closes.
-
-        A session that goes to another gateway is followed there.
-        """
-        while True:
-            try:
-                async for message in self._events:
-                    yield json.loads(message)
-                return
-            except websockets.ConnectionClosed as closed:
-                if not goes_on(closed):
-                    raise
-            await self._client.renew_token(self._path)
-            self._events = await self._client.connect(f"{self._path}/events")
-
-    async def aclose(self) -> None:
-        """Listen no more."""
-        await self._events.close()
-
-    async def speak(self, pcm: NDArray[np.int16], stop: asyncio.Event) -> None:
-        """Be the microphone: `pcm` [N] int16 at 16 kHz in real time, then silence until `stop`.
-
-        Real silence follows a recording, because a microphone is never off.
-        """
-        loop = asyncio.get_running_loop()
-        silence = np.zeros(_MIC_CHUNK_SAMPLES, np.int16)
-        await self._client.renew_token(self._path)
-        async with self._client.connect(f"{self._path}/media?role=speaker") as media:
-            drain = asyncio.create_task(_discard(media))
-            try:
-                started, sent = loop.time(), 0
-                while not stop.is_set():
-                    chunk = pcm[sent : sent + _MIC_CHUNK_SAMPLES]
-                    await media.send((chunk if len(chunk) else silence).tobytes())
-                    sent += _MIC_CHUNK_SAMPLES
-                    # A deadline from the start: sleeping by intervals would drift.
-                    await asyncio.sleep(started + sent / MIC_RATE_HZ - loop.time())
-            finally:
-                drain.cancel()
-                await asyncio.gather(drain, return_exceptions=True)
-
-    async def record_turn(self) -> None:
-        """Record the next turn, from its first picture to its last."""
-        await self._client.call("POST", f"{self._path}/recording", json={"scope": "turn"})
-
-    async def recording(self) -> bytes:
-        """The finished recording, mp4."""
-        return (await self._client.call("GET", f"{self._path}/recording.mp4")).content
-
-    @property
-    def _path(self) -> str:
-        return f"/v1/sessions/{self.id}"
-
-
-def _unreachable(url: str, error: httpx.HTTPError) -> GatewayError:
-    return _not_as_the_address_says(url, error) or GatewayError("unreachable", f"{url}: {error}")
-
-
-def _not_as_the_address_says(url: str, error: httpx.HTTPError) -> GatewayError | None:
-    """What to do where http is taken for https, or a certificate is not known; None: neither."""
-    said = str(error)
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        return GatewayError(
-            "untrusted",
-            f"{url}: its certificate cannot be believed ({said.partition('failed: ')[2] or said}). "
-            "If the gateway has signed it itself, copy .local/state/visavis/tls/certificate.pem "
-            "from its machine and name the copy in SSL_CERT_FILE; the address has to have a name "
-            "that stands in it",
-        )
-    if url.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
-        return GatewayError("not_https", f"{url}: no https is spoken there; try http://")
-    if url.startswith("http:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-        return GatewayError("not_http", f"{url}: hangs up on http; if it speaks https, say so")
-    return None
 
 
 def _bearer(secret: str) -> dict[str, str]:
@@ -297,17 +189,3 @@ def _bearer(secret: str) -> dict[str, str]:
 def _session_in(path: str) -> str:
     found = _OF_A_SESSION.match(path)
     return found[1] if found else ""
-
-
-def _refusal(response: httpx.Response) -> GatewayError:
-    try:
-        reason = response.json()["error"]
-        return GatewayError(str(reason["code"]), str(reason["message"]))
-    except (ValueError, KeyError, TypeError):
-        return GatewayError(str(response.status_code), response.text[:500])
-
-
-async def _discard(media: ClientConnection) -> None:
-    """Read the pictures away: a client that does not read would be taken for a slow one."""
-    async for _ in media:
-        pass

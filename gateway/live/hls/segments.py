@@ -1,0 +1,198 @@
+"""HLS (RFC 8216) of one session: fMP4 segments of about a second, and the playlist of the newest.
+
+Pure: media comes as it leaves, with the wall clock of its tick. Only the newest segments are kept.
+A segment begins with a key frame; where none has come in time it begins without one, so that none
+is longer than the playlist promises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from gateway.live.media import CHANNELS, LivePicture, LiveTick, PictureFormat
+from gateway.playout.pacing import RATE_HZ, VIDEO_HZ, to_samples
+from gateway.playout.sinks.fmp4 import (
+    SOUND_TRACK,
+    VIDEO_TRACK,
+    Sample,
+    fragment_box,
+    init_segment,
+)
+from gateway.playout.sound import AacPacket
+
+TARGET_S = 1
+"""What the playlist promises: no segment lasts longer, rounded to whole seconds."""
+_SHORTEST = VIDEO_HZ * 8 // 10
+_LONGEST = VIDEO_HZ * 144 // 100
+LISTED = 6
+# Behind those: for players that have read an older playlist.
+_KEPT = LISTED + 6
+# Sound that waits for pictures which do not come.
+_MOST_PACKETS = 10 * RATE_HZ // 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A piece of the stream that is complete. begins_s: wall clock of its first picture."""
+
+    number: int
+    payload: bytes
+    duration_s: float
+    begins_s: float
+    init: int
+    """Which init segment it stands on."""
+    discontinuity: bool
+    """It does not go on where the one before ended."""
+
+
+class Segmenter:
+    """Cuts live media into segments, and writes the playlist of them."""
+
+    def __init__(self) -> None:
+        self._segments: deque[Segment] = deque()
+        self._inits: dict[int, bytes] = {}
+        self._format: tuple[PictureFormat, bytes] | None = None
+        self._pictures: list[LivePicture] = []
+        self._sound: deque[AacPacket] = deque()
+        self._begins_s = 0.0
+        self._numbers = self._versions = self._sequence = 0
+        self._gone_discontinuities = 0
+        self._broken = False
+
+    @property
+    def complete(self) -> int:
+        """How many segments there are to be had."""
+        return len(self._segments)
+
+    @property
+    def wants_keyframe(self) -> bool:
+        """Whether the next segment waits for one."""
+        if not self._pictures:
+            return True
+        return self._pictures[-1].time - self._pictures[0].time >= _SHORTEST
+
+    def restart(self) -> None:
+        """What comes next does not go on from what was."""
+        self._segments.clear()
+        self._inits.clear()
+        self._pictures.clear()
+        self._sound.clear()
+        self._format, self._broken = None, self._numbers > 0
+
+    def take(self, live: LiveTick, now_s: float) -> bool:
+        """What leaves at `now_s` of the wall clock; whether a segment is complete with it."""
+        self._sound.extend(live.sound)
+        while len(self._sound) > _MOST_PACKETS:
+            self._sound.popleft()
+        before = self._numbers
+        for picture in live.pictures:
+            self._take_picture(picture, live.sound_config, now_s)
+        return self._numbers > before
+
+    def payload(self, number: int) -> bytes | None:
+        """A segment's bytes; None: it is not there (any more)."""
+        found = (s.payload for s in self._segments if s.number == number)
+        return next(found, None)
+
+    def init(self, version: int) -> bytes | None:
+        """An init segment; None: there is no such."""
+        return self._inits.get(version)
+
+    def playlist(self) -> str:
+        """The newest segments, for players."""
+        listed = list(self._segments)[-LISTED:]
+        gone = list(self._segments)[: -LISTED or None]
+        discontinuities = self._gone_discontinuities + sum(s.discontinuity for s in gone)
+        lines = [
+            "#EXTM3U",
+            "#EXT-X-VERSION:7",
+            f"#EXT-X-TARGETDURATION:{TARGET_S}",
+            f"#EXT-X-MEDIA-SEQUENCE:{listed[0].number if listed else self._numbers + 1}",
+            f"#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}",
+        ]
+        init = 0
+        for segment in listed:
+            if segment.discontinuity:
+                lines.append("#EXT-X-DISCONTINUITY")
+            if segment.init != init:
+                init = segment.init
+                lines.append(f'#EXT-X-MAP:URI="init-{init}.mp4"')
+            date = datetime.fromtimestamp(segment.begins_s, UTC).isoformat(timespec="milliseconds")
+            lines.append(f"#EXT-X-PROGRAM-DATE-TIME:{date}")
+            lines.append(f"#EXTINF:{segment.duration_s:.5f},")
+            lines.append(f"segment-{segment.number}.m4s")
+        return "\n".join(lines) + "\n"
+
+    # ------------------------------------------------------------ inside
+
+    def _take_picture(self, picture: LivePicture, config: bytes, now_s: float) -> None:
+        if not self._pictures and not picture.keyframe:
+            return  # nobody could decode it
+        if self._pictures:
+            lasts = picture.time - self._pictures[0].time
+            changed = self._format != (picture.format, config)
+            if changed or lasts >= (_SHORTEST if picture.keyframe else _LONGEST):
+                self._cut(picture.time)
+        if self._format != (picture.format, config):
+            self._begin_format(picture.format, config)
+        if not self._pictures:
+            self._begins_s = now_s
+            if self._sequence == 0 or self._broken:
+                # Of the sound before the first picture there is nothing to see.
+                self._drop_sound(to_samples(picture.time))
+        self._pictures.append(picture)
+
+    def _begin_format(self, wanted: PictureFormat, config: bytes) -> None:
+        self._broken = self._broken or self._format is not None
+        self._format = (wanted, config)
+        self._versions += 1
+        self._inits[self._versions] = init_segment(
+            wanted.sets, wanted.width, wanted.height, config, CHANNELS
+        )
+        for version in [v for v in self._inits if v < self._versions - 1]:
+            del self._inits[version]
+
+    def _drop_sound(self, until_samples: int) -> None:
+        while self._sound and self._sound[0].time_samples < until_samples:
+            self._sound.popleft()
+
+    def _cut(self, end: int) -> None:
+        """The pictures so far, and the sound that goes with them, are a segment."""
+        pictures, self._pictures = self._pictures, []
+        sound = []
+        while self._sound and self._sound[0].time_samples < to_samples(end):
+            sound.append(self._sound.popleft())
+        self._numbers += 1
+        self._segments.append(
+            Segment(
+                self._numbers,
+                self._fragments(pictures, sound, end),
+                (end - pictures[0].time) / VIDEO_HZ,
+                self._begins_s,
+                self._versions,
+                self._broken,
+            )
+        )
+        self._broken = False
+        while len(self._segments) > _KEPT:
+            self._gone_discontinuities += self._segments.popleft().discontinuity
+
+    def _fragments(
+        self, pictures: Sequence[LivePicture], sound: Sequence[AacPacket], end: int
+    ) -> bytes:
+        """One fragment of each track."""
+        times = [picture.time for picture in pictures] + [end]
+        shown = [
+            Sample(picture.payload, max(1, until - picture.time), picture.keyframe)
+            for picture, until in zip(pictures, times[1:], strict=True)
+        ]
+        self._sequence += 1
+        payload = fragment_box(self._sequence, VIDEO_TRACK, times[0], shown)
+        if sound:
+            self._sequence += 1
+            heard = [Sample(packet.payload, packet.duration_samples) for packet in sound]
+            payload += fragment_box(self._sequence, SOUND_TRACK, sound[0].time_samples, heard)
+        return payload

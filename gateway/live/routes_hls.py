@@ -1,0 +1,66 @@
+"""HLS for phones, and for players that know nothing else."""
+
+from __future__ import annotations
+
+import re
+
+from fastapi import APIRouter, Request, Response
+
+from gateway.access.callers import Role
+from gateway.api.access import HLS_COOKIE
+from gateway.api.problems import responses
+from gateway.api.state import TheGateway, TheSession
+from visavis.serving.errors import UnknownNameError
+
+router = APIRouter(prefix="/v1/sessions/{session_id}/hls", tags=["live"])
+
+_PLAYLIST = "application/vnd.apple.mpegurl"
+_PIECE = re.compile(r"(segment|init)-(\d{1,9})\.(?:m4s|mp4)")
+# A piece never changes; what is between us and a thousand viewers may keep it for a while.
+_KEEP_PIECE = "max-age=60, immutable"
+
+
+@router.get(
+    "/index.m3u8",
+    response_class=Response,
+    responses={
+        200: {"content": {_PLAYLIST: {}}, "description": "Segments of about a second"},
+        **responses(404, 429, 503),
+    },
+)
+async def playlist(session: TheSession, request: Request, gateway: TheGateway) -> Response:
+    """HLS (fMP4): the first who asks waits two seconds for the first segments.
+
+    A player that sends no headers of its own gets a cookie for this folder, good for watching this
+    session, whenever somebody who may look on has asked for the playlist.
+    """
+    await session.wake()
+    text = await session.outlets.live.hls.playlist()
+    answer = Response(text, media_type=_PLAYLIST, headers={"Cache-Control": "no-cache"})
+    if gateway.doorkeeper.wants_a_key:
+        issued = gateway.doorkeeper.issue(session.id, Role.VIEWER)
+        answer.set_cookie(
+            HLS_COOKIE,
+            issued.token,
+            max_age=round(issued.expires_in_s),
+            path=None,  # this folder, under whatever prefix a proxy shows it
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+    return answer
+
+
+@router.get(
+    "/{name}",
+    response_class=Response,
+    responses={200: {"content": {"video/mp4": {}}}, **responses(404)},
+)
+async def piece(session: TheSession, name: str) -> Response:
+    """A segment, or an init segment, that the playlist names."""
+    found = _PIECE.fullmatch(name)
+    if found is None:
+        raise UnknownNameError(f"hls: there is no {name[:64]!r}")
+    hls, number = session.outlets.live.hls, int(found[2])
+    payload = hls.segment(number) if found[1] == "segment" else hls.init(number)
+    return Response(payload, media_type="video/mp4", headers={"Cache-Control": _KEEP_PIECE})

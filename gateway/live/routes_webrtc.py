@@ -1,0 +1,85 @@
+"""WHEP for viewers with players of their own, WHIP for a microphone that is elsewhere."""
+
+from __future__ import annotations
+
+import secrets
+
+from fastapi import APIRouter, Request, Response
+
+from gateway.api.problems import responses
+from gateway.api.state import TheSession
+from gateway.live import sdp
+
+router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["live"])
+
+
+@router.post("/whep", status_code=201, responses=responses(404, 415, 422, 503))
+async def watch(session: TheSession, request: Request) -> Response:
+    """Answer a WHEP player's offer (`application/sdp`): the face, as over `…/webrtc`.
+
+    `Location` is the connection: DELETE ends it, PATCH adds candidates
+    (`application/trickle-ice-sdpfrag`). ICE is not restarted: offer anew.
+    """
+    offer = await sdp.offer_of(request)
+    await session.wake()
+    peer_id = secrets.token_urlsafe(9)
+    made, _ = await session.outlets.peers.connect(
+        offer,
+        "offer",
+        "viewer",
+        on_mic=session.push_mic,
+        on_gone=session.release_microphone,
+        peer_id=peer_id,
+    )
+    # Relative to the endpoint, which a proxy may show under a prefix.
+    return sdp.answer(made, f"whep/{peer_id}", session.outlets.peers.ice_servers())
+
+
+@router.post("/whip", status_code=201, responses=responses(404, 409, 415, 422, 503))
+async def publish(session: TheSession, request: Request) -> Response:
+    """Answer a WHIP publisher's offer (`application/sdp`): his sound is the session's microphone.
+
+    Pictures that he offers are not taken. Nothing is sent back: how the face answers is seen and
+    heard elsewhere. `Location` as with WHEP; 409 where another client has the microphone.
+    """
+    offer = await sdp.offer_of(request)
+    await session.wake()
+    peer_id = secrets.token_urlsafe(9)
+    await session.take_microphone(peer_id)
+    try:
+        made, _ = await session.outlets.peers.connect(
+            offer,
+            "offer",
+            "publisher",
+            on_mic=session.push_mic,
+            on_gone=session.release_microphone,
+            peer_id=peer_id,
+            pictures=False,
+        )
+    except BaseException:
+        session.release_microphone(peer_id)
+        raise
+    return sdp.answer(made, f"whip/{peer_id}", session.outlets.peers.ice_servers())
+
+
+@router.options("/whep", include_in_schema=False)
+@router.options("/whip", include_in_schema=False)
+async def options(session: TheSession) -> Response:
+    """What is taken here."""
+    return sdp.options()
+
+
+@router.patch("/whep/{peer_id}", status_code=204, responses=responses(404, 415, 422))
+@router.patch("/whip/{peer_id}", status_code=204, responses=responses(404, 415, 422))
+async def add_candidates(session: TheSession, peer_id: str, request: Request) -> Response:
+    """Candidates that a client has found since its offer."""
+    await session.outlets.peers.add_candidates(peer_id, await sdp.candidates_of(request))
+    return Response(status_code=204)
+
+
+@router.delete("/whep/{peer_id}", responses=responses(404))
+@router.delete("/whip/{peer_id}", responses=responses(404))
+async def end(session: TheSession, peer_id: str) -> Response:
+    """End a client's connection."""
+    await session.outlets.peers.disconnect(peer_id)
+    return Response(status_code=200)

@@ -1,0 +1,259 @@
+/**
+ * visavis for any web page, in one file and without a build:
+ *
+ *   import { Session } from "https://avatar.example/static/client.js";
+ *   const session = await Session.make("https://avatar.example", { language: "en" }, key);
+ *   await session.connect({ video: document.querySelector("video"), microphone: true });
+ *   session.addEventListener("answer", ({ detail }) => caption.append(detail.text));
+ *   await session.ask("Who are you?");
+ *
+ * A page of another origin has to be allowed (allowed_origins), and is best given a session that its
+ * own server has made: new Session(url, { id, token }). docs/apps.md tells the rest.
+ */
+
+const FIRST_PAUSE_MS = 200;
+const LONGEST_PAUSE_MS = 3000;
+const RECONNECT_MS = 30_000;
+const GATHERING_MS = 2000;
+const ENDED = 4410;
+const PLACES = 6;
+const SHAPES = 52;
+const RECORD_BYTES = 4 + SHAPES + 2 * PLACES;
+
+/** What the gateway refused, and why: `code` for programs; status 0: it was not reached. */
+export class GatewayError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    this.name = "GatewayError";
+    Object.assign(this, { status, code });
+  }
+}
+
+/**
+ * One conversation. Each event of the gateway (docs/events.md) is a CustomEvent of its type with the
+ * message as detail, "event" is every one of them; "lost" and "back" tell of the connection, "ended"
+ * of the session's end.
+ */
+export class Session extends EventTarget {
+  #url;
+  #token;
+  #renewing = 0;
+  #sockets = new Set();
+  #peer = null;
+  #peerId = "";
+  #microphone = null;
+  #closed = false;
+
+  /** @param {string} url the gateway's. @param {{id: string, token: string}} made a session's */
+  constructor(url, { id, token, token_expires_in_s: life_s }) {
+    super();
+    this.id = id;
+    this.#url = url.replace(/\/$/, "");
+    this.#token = token;
+    if (life_s) this.#renewLater(life_s);
+    this.#follow("events", (data) => this.#tell(JSON.parse(data)));
+  }
+
+  /** A session of these options, as POST /v1/sessions takes them. key: an app's, where one is needed. */
+  static async make(url, options = {}, key = "") {
+    const made = await request(url.replace(/\/$/, ""), key, "POST", "/v1/sessions", options);
+    return new Session(url, made);
+  }
+
+  // -- to say something --------------------------------------------------------
+
+  /** Type `text`, as the visitor. @returns {Promise<number>} the turn that answers it */
+  async ask(text, { style = "" } = {}) {
+    return (await this.#call("POST", "/text", { text, style })).turn;
+  }
+
+  /** Have the face say `text` as it stands. @returns {Promise<number>} "say" events name it */
+  async say(text, { style = "", language = "", interrupt = false } = {}) {
+    return (await this.#call("POST", "/say", { text, style, language, interrupt })).say;
+  }
+
+  interrupt() {
+    return this.#call("POST", "/interrupt");
+  }
+
+  /** Change language, voice, avatar, speed or style from the next turn on. */
+  update(options) {
+    return this.#call("PATCH", "", options);
+  }
+
+  // -- to see and hear it, and to be heard ----------------------------------------
+
+  /**
+   * Face and voice over WebRTC.
+   * @param {{video?: HTMLMediaElement, audio?: HTMLMediaElement, microphone?: boolean}} where
+   * video: shows the face and plays the voice; audio: the voice alone
+   * @returns {Promise<MediaStream>} for who shows it himself
+   */
+  async connect({ video = null, audio = null, microphone = false } = {}) {
+    await this.disconnect();
+    const { ice_servers: iceServers } = await this.#call("GET", "/ice-servers");
+    const peer = (this.#peer = new RTCPeerConnection({ iceServers }));
+    const stream = new MediaStream();
+    peer.addEventListener("track", ({ track }) => stream.addTrack(track));
+    if (microphone) {
+      this.#microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
+      peer.addTransceiver(this.#microphone.getAudioTracks()[0], { direction: "sendrecv" });
+    } else {
+      peer.addTransceiver("audio", { direction: "recvonly" });
+    }
+    const pictures = video !== null || audio === null;
+    if (pictures) peer.addTransceiver("video", { direction: "recvonly" });
+    await peer.setLocalDescription();
+    await gathered(peer);
+    const answer = await this.#call("POST", "/webrtc", {
+      sdp: peer.localDescription.sdp,
+      type: "offer",
+      role: microphone ? "speaker" : "viewer",
+      drawn_by: pictures ? "server" : "client",
+    });
+    this.#peerId = answer.peer_id;
+    await peer.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
+    peer.addEventListener("connectionstatechange", () => {
+      const lost = ["failed", "closed"].includes(peer.connectionState) && peer === this.#peer;
+      if (lost && !this.#closed) setTimeout(() => this.#again({ video, audio, microphone }), FIRST_PAUSE_MS);
+    });
+    for (const element of [video, audio]) if (element) element.srcObject = stream;
+    return stream;
+  }
+
+  /** See and hear no more; the session goes on. */
+  async disconnect() {
+    const [peer, id] = [this.#peer, this.#peerId];
+    [this.#peer, this.#peerId] = [null, ""];
+    this.#microphone?.getTracks().forEach((track) => track.stop());
+    this.#microphone = null;
+    peer?.close();
+    if (id) await this.#call("DELETE", `/webrtc/${id}`).catch(() => null); // it may know already
+  }
+
+  /**
+   * The face for who draws it: 25 times a second `draw({mediaMs, weights, place})`, weights the 52 of
+   * ARKit in their alphabetical order, place yaw, pitch, roll, right, down, breath.
+   * @returns {() => void} ends it
+   */
+  blendshapes(draw) {
+    return this.#follow("face", (data) => {
+      for (let at = 0; at + RECORD_BYTES <= data.byteLength; at += RECORD_BYTES) draw(pose(data, at));
+    });
+  }
+
+  /** The session ends, for everybody. */
+  async end() {
+    this.close();
+    await this.#call("DELETE", "");
+  }
+
+  /** Follow it no more; it ends by itself when nobody is with it. */
+  close() {
+    this.#closed = true;
+    clearTimeout(this.#renewing);
+    for (const socket of this.#sockets) socket.close();
+    void this.disconnect();
+  }
+
+  // -- connections ------------------------------------------------------------------
+
+  async #again(where) {
+    if (this.#closed) return;
+    try {
+      await this.connect(where);
+    } catch (error) {
+      if (error.status === 404 || error.status === 401) this.#tell({ type: "ended" });
+      else setTimeout(() => this.#again(where), LONGEST_PAUSE_MS);
+    }
+  }
+
+  /** One of the session's sockets, made anew when it is lost. */
+  #follow(name, take) {
+    let socket = null;
+    let over = false;
+    let [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
+    const open = () => {
+      if (over || this.#closed) return;
+      socket = new WebSocket(`ws${this.#url.slice(4)}/v1/sessions/${this.id}/${name}`, protocols(this.#token));
+      socket.binaryType = "arraybuffer";
+      this.#sockets.add(socket);
+      socket.addEventListener("open", () => {
+        if (lostAt) this.#tell({ type: "back", socket: name });
+        [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
+      });
+      socket.addEventListener("message", ({ data }) => take(typeof data === "string" ? data : new DataView(data)));
+      socket.addEventListener("close", ({ target, code }) => {
+        this.#sockets.delete(target);
+        if (over || this.#closed) return;
+        if (!lostAt) this.#tell({ type: "lost", socket: name });
+        lostAt ||= Date.now();
+        if (code === ENDED || Date.now() - lostAt > RECONNECT_MS) return this.#tell({ type: "ended", socket: name });
+        setTimeout(open, pause_ms);
+        pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
+      });
+    };
+    open();
+    return () => {
+      over = true;
+      socket?.close();
+    };
+  }
+
+  #tell(message) {
+    this.dispatchEvent(new CustomEvent(message.type, { detail: message }));
+    this.dispatchEvent(new CustomEvent("event", { detail: message }));
+  }
+
+  #call(method, path, body) {
+    return request(this.#url, this.#token, method, `/v1/sessions/${this.id}${path}`, body);
+  }
+
+  #renewLater(life_s) {
+    this.#renewing = setTimeout(async () => {
+      try {
+        const told = await this.#call("POST", "/token");
+        this.#token = told.token;
+        this.#renewLater(told.token_expires_in_s);
+      } catch {
+        this.#renewLater(life_s / 4); // until it has run out there are more chances
+      }
+    }, 500 * life_s);
+  }
+}
+
+async function request(url, secret, method, path, body) {
+  const headers = secret ? { Authorization: `Bearer ${secret}` } : {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) });
+  } catch (error) {
+    throw new GatewayError(0, "unreachable", error.message);
+  }
+  if (response.ok) return response.status === 204 ? null : response.json();
+  const { error } = await response.json().catch(() => ({}));
+  throw new GatewayError(response.status, error?.code ?? "http", error?.message ?? response.statusText);
+}
+
+/** Browsers put no headers on a WebSocket: the token travels as a subprotocol. */
+function protocols(token) {
+  const told = encodeURIComponent(token).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
+  return token ? ["visavis", `bearer.${told}`] : ["visavis"];
+}
+
+/** The offer goes out with all its candidates, or with those that were found in time. */
+function gathered(peer) {
+  return new Promise((resolve) => {
+    const done = () => peer.iceGatheringState === "complete" && resolve();
+    peer.addEventListener("icegatheringstatechange", done);
+    setTimeout(resolve, GATHERING_MS);
+    done();
+  });
+}
+
+function pose(view, at) {
+  const weights = Float32Array.from({ length: SHAPES }, (_, k) => view.getUint8(at + 4 + k) / 255);
+  const place = Array.from({ length: PLACES }, (_, k) => view.getInt16(at + 4 + SHAPES + 2 * k, true) / 10_000);
+  return { mediaMs: view.getUint32(at, true), weights, place };
+}

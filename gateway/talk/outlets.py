@@ -1,0 +1,80 @@
+"""The ways on which sound and pictures leave one session."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.background import Background
+from gateway.faces.outputs import FaceOutputs
+from gateway.faces.talking_head import TalkingHeads
+from gateway.live.live import Live
+from gateway.live.push.target import Target
+from gateway.playout.audience import Audience
+from gateway.playout.sinks.blendshapes import Blendshapes
+from gateway.playout.sinks.broadcast import Broadcast
+from gateway.playout.sinks.ice import IceServer
+from gateway.playout.sinks.plain_sound import PlainSound
+from gateway.playout.sinks.recording import Recordings
+from gateway.playout.sinks.webrtc import Peers
+from gateway.settings import GatewaySettings
+from visavis.wire.clock import Clock
+from visavis.wire.media import VideoCodec
+
+
+@dataclass(frozen=True, slots=True)
+class OutletNews:
+    """What a session wants to know of its outlets."""
+
+    missed: Callable[[VideoCodec], None]
+    """Somebody waits for a key frame."""
+    changed: Callable[[], None]
+    """Somebody came, or left."""
+    recording_failed: Callable[[str], None]
+    broadcast_changed: Callable[[Target], None]
+
+
+class Outlets:
+    """Whoever gets what a face shows and says: browsers, players, recordings, other hosts.
+
+    Each is a sink of the session's audience. mic_rate_hz: of what browsers bring over WebRTC.
+    """
+
+    def __init__(
+        self,
+        session: str,
+        settings: GatewaySettings,
+        audience: Audience,
+        news: OutletNews,
+        clock: Clock,
+        background: Background,
+        mic_rate_hz: int,
+    ) -> None:
+        def ice_servers() -> list[IceServer]:
+            return settings.ice.of(session, time.time())
+
+        seats, missed, changed = audience.seats, news.missed, news.changed
+        self.peers = Peers(ice_servers, seats, missed, changed, mic_rate_hz=mic_rate_hz)
+        self.broadcast = Broadcast(seats, missed, changed)
+        self.plain_sound = PlainSound(seats, changed)
+        folder, limit_s = settings.recording_dir, settings.recording_limit_s
+        self.recordings = Recordings(
+            session, folder, limit_s, missed, changed, news.recording_failed
+        )
+        self.live = Live(
+            clock, background.run, missed, changed, news.broadcast_changed, ice_servers
+        )
+        blendshapes = Blendshapes(settings.max_viewers, changed)
+        talking_heads = TalkingHeads(settings.max_viewers, changed)
+        self.drawers: dict[str, Blendshapes] = {"": blendshapes, "talkinghead": talking_heads}
+        """Who draws the face himself, by the form in which he wants it."""
+        self.face_outputs = FaceOutputs(seats, changed)
+        to_clients = (self.peers, self.broadcast, blendshapes, self.plain_sound)
+        for sink in (*to_clients, self.recordings, self.live, self.face_outputs, talking_heads):
+            audience.add(sink)
+
+    @property
+    def kept(self) -> bool:
+        """Whether a recording or a broadcast goes on, which would be cut off with the session."""
+        return self.recordings.watched or self.live.broadcasts.running

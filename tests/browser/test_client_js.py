@@ -1,0 +1,93 @@
+"""The JavaScript client in a real browser, on a page of another origin: docs/apps.md says how."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.browser.conftest import fresh_page
+from tests.gateway.conftest import Rig
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PAGE = Path(__file__).parents[2] / "docs" / "apps.md"
+WRITTEN_URL = "http://127.0.0.1:8080"
+
+
+class OtherSite:
+    """A page of another origin, served as any is: a browser asks itself where it came from."""
+
+    def __init__(self) -> None:
+        self.html = ""
+        self._server: asyncio.Server
+
+    async def __aenter__(self) -> OtherSite:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.origin = f"http://localhost:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self._server.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = self.html.encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {len(body)}\r\n"
+        writer.write(f"{head}Connection: close\r\n\r\n".encode() + body)
+        await writer.drain()
+        writer.close()
+
+
+async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path: Path) -> None:
+    (example,) = re.findall(r"```html\n(<video.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
+    rig = Rig(tmp_path)
+    async with OtherSite() as site:
+        await rig.start(allowed_origins=[site.origin])
+        try:
+            url = rig.running.url
+            site.html = example.replace(WRITTEN_URL, url)
+            async with fresh_page(browser) as page:
+                await page.goto(f"{site.origin}/")
+                answer = rig.doubles.script.answer
+                await page.wait_for_function(
+                    "(text) => document.querySelector('#caption').textContent === text", arg=answer
+                )
+                await page.wait_for_function("document.querySelector('#face').videoWidth > 0")
+                told = await page.evaluate(FOLLOWED, url)
+            assert told["refused"] == "invalid_input"
+            assert told["weights"] == 52 and told["events"][:2] == ["session", "state"]
+            assert told["lost"] == ["lost", "back"] and told["said"] == 1
+            assert len(rig.running.inside.sessions.all()) == 1, "the other one was ended"
+        finally:
+            await rig.stop()
+
+
+FOLLOWED = """async (url) => {
+  const { Session } = await import(`${url}/static/client.js`);
+  const sockets = [];
+  const Real = WebSocket;
+  window.WebSocket = class extends Real {
+    constructor(...given) { super(...given); sockets.push(this); }
+  };
+  const made = await Session.make(url, { drawn_by: "client" });
+  const session = new Session(url, { id: made.id, token: "" });
+  made.close();
+  const events = [], lost = [];
+  session.addEventListener("event", ({ detail }) => events.push(detail.type));
+  const next = (type) => new Promise((resolve) =>
+    session.addEventListener(type, ({ detail }) => resolve(detail), { once: true }));
+  for (const type of ["lost", "back"]) session.addEventListener(type, () => lost.push(type));
+  await next("state");
+  const said = await session.say("Hello there.");
+  const pose = await new Promise((resolve) => session.blendshapes(resolve));
+  const refused = await session.say("").catch((error) => error.code);
+  const back = next("back");
+  sockets.find((socket) => socket.url.endsWith("/events") && socket.readyState === 1).close();
+  await back;
+  await session.end();
+  return { said, refused, events, lost, weights: pose.weights.length };
+}"""

@@ -1,0 +1,60 @@
+"""The page of broadcasts: a session is made, watched, pushed to a server, and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import BrowserContext, expect
+
+from tests.browser.conftest import tab
+from tests.browser.test_layout import AXE, axe
+from tests.gateway.conftest import Rig, until
+from tests.gateway.live.peers import RtmpServer, free_port
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+KEY = "a-stream-key-that-nobody-else-may-see"
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    rig = Rig(tmp_path_factory.mktemp("live"))
+    await rig.start(api_key="an operator's")
+    yield rig
+    await rig.stop()
+
+
+async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:
+    port = free_port()
+    server = RtmpServer(port, f"/live/{KEY}")
+    async with tab(profile, rig.running.url) as page:
+        await page.goto(f"{rig.running.url}/static/live.html?language=en")
+        await page.fill("#key-value", "an operator's")
+        await page.press("#key-value", "Enter")
+        await expect(page.locator("#session")).to_contain_text("None is open")
+        await page.fill("#target-url", f"rtmp://127.0.0.1:{port}/live")
+        await page.fill("#target-key", KEY)
+        await page.press("#target-key", "Enter")
+        target = page.locator("#targets li")
+        await expect(target).to_contain_text("trying again")
+        await expect(target).to_contain_text("refused")
+        server.start()
+        await expect(page.locator("#onair")).to_have_text("On air: 1")
+        await until(lambda: server.received.pictures)
+        await page.click("#watch")
+        await page.wait_for_selector("body[data-video=playing]")
+        await page.evaluate(AXE)
+        found = [await axe(page)]
+        await page.check("input[name=language][value=zh]", force=True)
+        await expect(page.locator("#onair")).to_have_text("直播中：1")
+        found.append(await axe(page))
+        assert found == [[], []]
+        await target.locator("button").click()
+        await expect(target).to_contain_text("已停止")
+        assert KEY not in await page.content() and await page.input_value("#target-key") == ""
+        await page.click("#session-end")
+        await expect(page.locator("#session")).to_contain_text("还没有会话")
+    await server.stop()
+    assert server.codecs

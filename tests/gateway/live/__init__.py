@@ -1,0 +1,1 @@
+"""Going live, by the protocols that others speak."""

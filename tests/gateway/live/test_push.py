@@ -1,0 +1,114 @@
+"""What a target gets that does not keep up, when it is tried again, and what of it is secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.live.push.address import allowed, parse
+from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
+from visavis.serving.errors import InvalidInputError
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "app", "name", "shown"),
+    [
+        ("rtmp://h/live", "abc", "live", "abc", "rtmp://h/…"),
+        ("rtmp://h:19350/live/abc", "", "live", "abc", "rtmp://h:19350/…"),
+        ("rtmps://h/a/b/", "?streamname=x&key=y", "a/b", "?streamname=x&key=y", "rtmps://h/…"),
+        ("rtmp://h/live-bvc/?name=x/y&key=z", "", "live-bvc", "?name=x/y&key=z", "rtmp://h/…"),
+        ("rtmp://[::1]:1936/live/abc", "", "live", "abc", "rtmp://[::1]:1936/…"),
+    ],
+)
+def test_addresses_of_rtmp(url: str, key: str, app: str, name: str, shown: str) -> None:
+    address = parse(url, key)
+    assert (address.path, address.key, address.shown) == (app, name, shown)
+    assert address.kind == "rtmp" and name not in repr(address)
+    assert address.tc_url.endswith(f"/{app}")
+
+
+def test_an_address_of_whip() -> None:
+    address = parse("https://h/secret/whip?x=1", "bearer")
+    assert (address.kind, address.port, address.encrypted) == ("whip", 443, True)
+    assert address.url == "https://h/secret/whip?x=1" and address.shown == "https://h/…"
+    assert "secret" not in repr(address) and "bearer" not in repr(address)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("file:///etc/passwd", "rtmp://h", "rtmp://h/onlykey", "rtmp:///live/SECRET"),
+        *("rtmp://user:SECRET@h/live/x", "srt://h/SECRET", "rtmp://h:99999/live/SECRET"),
+        *("rtmp://h/live/SECRET\r\nHost: other", "https://h/whip SECRET"),
+    ],
+)
+def test_an_address_that_is_refused_is_not_repeated(url: str) -> None:
+    with pytest.raises(InvalidInputError) as refused:
+        parse(url)
+    assert "SECRET" not in str(refused.value)
+
+
+def test_hosts_that_are_allowed() -> None:
+    named = ["live.example", "*.video.example"]
+    assert allowed("LIVE.example", named) and allowed("a.video.example.", named)
+    assert not allowed("video.example", named) and not allowed("evil-live.example", named)
+    assert not allowed("anything", []) and allowed("anything", ["*"])
+
+
+class Connection:
+    """A network that takes so many bytes a second, and a stream of 25 pictures of 1000 bytes."""
+
+    def __init__(self) -> None:
+        self.figures = Figures()
+        self.flow = Flow(self.figures)
+        self.waiting = 0
+        self.time_s = 0.0
+        self.got: list[bool] = []
+
+    def run(self, seconds: float, takes: int) -> None:
+        for _ in range(round(seconds * 25)):
+            number = round(self.time_s * 25)
+            self.flow.look(self.waiting)
+            if self.flow.admits_picture(keyframe=number % 50 == 10):
+                self.flow.sent(1000, self.time_s, picture=True)
+                self.waiting += 1000
+                self.got.append(number % 50 == 10)
+            else:
+                self.got.append(False)
+            self.waiting = max(0, self.waiting - takes // 25)
+            self.time_s += 0.04
+
+
+def test_a_stream_begins_with_a_key_frame() -> None:
+    connection = Connection()
+    connection.run(2, 100_000)
+    assert connection.figures.sent_pictures == 40 and connection.figures.dropped_pictures == 0
+    assert not connection.flow.started or connection.got[10]
+
+
+def test_a_stall_costs_pictures_up_to_a_key_frame_and_not_more_than_its_lag() -> None:
+    connection = Connection()
+    connection.run(2, 100_000)
+    connection.run(10, 0)
+    assert connection.waiting <= 2.2 * 25_000, "what waits is bounded"
+    assert connection.figures.lag_s <= 2.2 and connection.figures.dropped_pictures > 150
+    dropped = connection.figures.dropped_pictures
+    connection.run(4, 200_000)
+    assert connection.flow.started and connection.figures.lag_s < 0.5
+    assert connection.figures.dropped_pictures - dropped < 2.5 * 25
+
+
+def test_a_target_is_tried_soon_then_later_then_not_any_more() -> None:
+    now_s, retries, waits = 0.0, Retries(0.0), []
+    while (wait_s := retries.wait_s(0.0, now_s)) is not None:
+        waits.append(wait_s)
+        now_s += wait_s + 0.1
+    assert sum(waits[:5]) < 10 and waits[0] <= 1 and waits == sorted(waits) and waits[-1] == 30
+    assert GIVE_UP_S <= now_s < GIVE_UP_S + 60
+
+
+def test_a_connection_that_was_good_is_tried_at_once_again() -> None:
+    retries = Retries(0.0)
+    for now_s in range(1, 8):
+        retries.wait_s(0.0, now_s)
+    assert retries.wait_s(3600.0, 4000.0) == 0.5
+    assert retries.wait_s(0.0, 4000.0 + GIVE_UP_S - 1) is not None

@@ -1,0 +1,147 @@
+"""HLS segments, read back by an independent demuxer."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from gateway.live.hls.segments import LISTED, Segmenter
+from gateway.live.media import LiveMedia, LiveTick
+from gateway.playout.pacing import TICK_SAMPLES
+from gateway.playout.playout import Playout
+from tests.gateway.media import PictureEncoder, film, tone
+from visavis.wire.media import VideoCodec
+
+START_S = 1_700_000_000.0
+
+
+class Show:
+    """A face that talks in real pictures, cut into segments."""
+
+    def __init__(self) -> None:
+        self.playout = Playout()
+        self.playout.set_codecs({VideoCodec.H264})
+        self.encoder = PictureEncoder()
+        self.media = LiveMedia(self.playout.now_samples)
+        self.segmenter = Segmenter()
+        self.ticks = self.asked = 0
+
+    def live(self) -> LiveTick:
+        return self.media.take(self.playout.tick())
+
+    def idle(self, pictures: int, *, keyframes: bool = True) -> None:
+        """keyframes: the face makes those that are asked for."""
+        for _ in range(pictures):
+            wanted = keyframes and self.segmenter.wants_keyframe
+            self.asked += wanted
+            picture = self.encoder.picture(brightness=100, keyframe=wanted)
+            self.playout.push_picture(picture)
+            self.run(2)
+
+    def speak(self, turn: int, frames: int) -> None:
+        self.playout.open_turn(turn)
+        self.playout.push_voice(turn, tone(2 * frames * TICK_SAMPLES), last=True)
+        for i in range(frames):
+            picture = self.encoder.picture(
+                turn, i, brightness=200, keyframe=i % 20 == 0, last=i == frames - 1
+            )
+            self.playout.push_picture(picture)
+        self.run(2 * frames + 2)
+
+    def run(self, ticks: int) -> None:
+        for _ in range(ticks):
+            self.ticks += 1
+            self.segmenter.take(self.live(), START_S + self.ticks * 0.02)
+
+    @property
+    def listed(self) -> list[int]:
+        return [
+            int(n) for n in re.findall(r"^segment-(\d+)\.m4s$", self.segmenter.playlist(), re.M)
+        ]
+
+    @property
+    def lengths_s(self) -> list[float]:
+        return [float(n) for n in re.findall(r"#EXTINF:([\d.]+),", self.segmenter.playlist())]
+
+    def film(self, *numbers: int, init: int = 1) -> bytes:
+        parts = [self.segmenter.init(init), *map(self.segmenter.payload, numbers)]
+        return b"".join(part or b"missing" for part in parts)
+
+
+def test_segments_of_a_second_one_after_the_other() -> None:
+    show = Show()
+    show.idle(30)
+    show.speak(1, 80)
+    show.idle(10)
+    assert show.listed == [1, 2, 3, 4, 5]
+    assert all(0.8 <= length <= 1.44 for length in show.lengths_s)
+    with film(show.film(*show.listed)) as container:
+        pictures = list(container.decode(video=0))
+        frames = np.diff([p.pts for p in pictures])
+    assert set(frames) <= {1800, 3600, 5400, 7200}, "nothing is missing between two segments"
+    assert sum(show.lengths_s) == pytest.approx(len(pictures) / 25, abs=0.05)
+    with film(show.film(*show.listed)) as container:
+        decoded = list(container.decode(audio=0))
+    assert decoded[0].layout.nb_channels == 2
+    sound = np.concatenate([frame.to_ndarray()[0] for frame in decoded])
+    heard_s = (decoded[0].pts + int(np.argmax(np.abs(sound) > 0.05))) / 48_000
+    seen = next(p for p in pictures if p.to_ndarray(format="gray").mean() > 180)
+    assert heard_s == pytest.approx(seen.pts / 90_000, abs=0.01)
+
+
+def test_each_segment_plays_by_itself() -> None:
+    show = Show()
+    show.idle(70)
+    for number in show.listed:
+        with film(show.film(number)) as container:
+            assert next(container.decode(video=0)).key_frame
+
+
+def test_without_key_frames_no_segment_is_longer_than_promised() -> None:
+    show = Show()
+    show.idle(1)
+    show.idle(100, keyframes=False)
+    assert len(show.listed) == 2 and max(show.lengths_s) < 1.5
+    with film(show.film(*show.listed)) as container:
+        assert len(list(container.decode(video=0))) == pytest.approx(72, abs=1)
+
+
+def test_what_is_kept_is_bounded() -> None:
+    show = Show()
+    show.idle(20 * 25)
+    assert len(show.listed) == LISTED and show.listed[-1] >= 18
+    assert f"#EXT-X-MEDIA-SEQUENCE:{show.listed[0]}\n" in show.segmenter.playlist()
+    assert show.segmenter.payload(1) is None
+    assert show.segmenter.payload(show.listed[0] - 3) is not None, "for whoever is a little late"
+
+
+def test_a_face_of_another_size_is_a_discontinuity() -> None:
+    show = Show()
+    show.idle(30)
+    show.encoder = PictureEncoder(size=128)
+    show.playout.restart_stream()
+    show.segmenter.wants_keyframe  # noqa: B018
+    show.playout.push_picture(show.encoder.picture(brightness=100, keyframe=True))
+    show.run(2)
+    show.idle(60)
+    playlist = show.segmenter.playlist()
+    assert playlist.count("#EXT-X-DISCONTINUITY\n") == 1
+    assert re.findall(r'URI="(.*)"', playlist) == ["init-1.mp4", "init-2.mp4"]
+    with film(show.film(show.listed[-1], init=2)) as container:
+        assert next(container.decode(video=0)).width == 128
+
+
+def test_after_a_rest_numbers_go_on() -> None:
+    show = Show()
+    show.idle(60)
+    last = show.listed[-1]
+    show.segmenter.restart()
+    assert show.listed == []
+    show.run(40)
+    show.idle(60)
+    assert show.listed[0] == last + 1
+    assert "#EXT-X-DISCONTINUITY\n" in show.segmenter.playlist()
+    with film(show.film(*show.listed, init=2)) as container:
+        assert len(list(container.decode(video=0))) > 25

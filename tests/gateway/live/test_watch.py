@@ -1,0 +1,155 @@
+"""Viewers with players of their own: WHEP and HLS, from the running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import av
+import httpx
+import numpy as np
+import pytest
+import pytest_asyncio
+from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+
+from gateway.playout.pacing import RATE_HZ
+from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.test_webrtc import Tone
+from visavis.client import GatewayClient
+from visavis.wire.subjects import Kind
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+KEY = "an operator's key"
+SETTINGS = {"api_key": KEY, "ice_servers": []}
+SDP = {"Content-Type": "application/sdp"}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient(gateway.url, KEY) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def viewer(client: GatewayClient) -> AsyncIterator[httpx.AsyncClient]:
+    """Somebody who may look on, in the folder of a session."""
+    made = (await client.call("POST", "/v1/sessions", json={})).json()
+    folder = f"{client.url}/v1/sessions/{made['id']}/"
+    told = await client.call("POST", f"{folder}token", json={"role": "viewer"})
+    shown = {"Authorization": f"Bearer {told.json()['token']}"}
+    async with httpx.AsyncClient(base_url=folder, headers=shown, trust_env=False) as http:
+        yield http
+
+
+def without_candidates(sdp: str) -> tuple[str, str]:
+    """An offer as browsers make it that trickle, and what they tell later."""
+    lines = sdp.splitlines(keepends=True)
+    late = [line for line in lines if line.startswith(("a=candidate", "a=end-of-candidates"))]
+    return "".join(line for line in lines if line not in late), "a=mid:0\r\n" + "".join(late)
+
+
+async def test_a_whep_player_sees_the_face(
+    viewer: httpx.AsyncClient, gateway: RunningGateway
+) -> None:
+    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    tracks: dict[str, Any] = {}
+    pc.on("track", lambda track: tracks.setdefault(track.kind, track))
+    try:
+        for kind in ("video", "audio"):
+            pc.addTransceiver(kind, direction="recvonly")
+        await pc.setLocalDescription(await pc.createOffer())
+        offer, late = without_candidates(pc.localDescription.sdp)
+        assert (await viewer.post("whep", json={"sdp": offer})).status_code == 415
+        assert (await viewer.post("whep", content="none", headers=SDP)).status_code == 422
+        answer = await viewer.post("whep", content=offer, headers=SDP)
+        assert answer.status_code == 201
+        assert answer.headers["content-type"].startswith("application/sdp")
+        where = answer.url.join(answer.headers["location"])
+        await pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
+        told = {"Content-Type": "application/trickle-ice-sdpfrag"}
+        assert (await viewer.patch(where, content=late, headers=told)).status_code == 204
+        async with asyncio.timeout(30):
+            assert (await tracks["video"].recv()).width == 64
+            assert (await tracks["audio"].recv()).sample_rate == RATE_HZ
+        (session,) = gateway.inside.sessions.all()
+        assert session.audience.present == 1
+        assert (await viewer.delete(where)).status_code == 200
+        assert (await viewer.delete(where)).status_code == 404
+        await until(lambda: session.audience.present == 0)
+    finally:
+        await pc.close()
+    options = await viewer.options("whep")
+    assert options.headers["accept-post"] == "application/sdp"
+
+
+async def test_a_studio_speaks_by_whip_and_its_pictures_are_not_taken(
+    client: GatewayClient, viewer: httpx.AsyncClient, rig: Rig
+) -> None:
+    assert (await viewer.post("whip", content="none", headers=SDP)).status_code == 403
+    folder, key = str(viewer.base_url), client.authorization
+    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
+    heard: list[Any] = []
+    try:
+        pc.addTransceiver("video", direction="sendonly")
+        pc.addTrack(Tone())
+        await pc.setLocalDescription(await pc.createOffer())
+        offer = pc.localDescription.sdp
+        session = folder.rstrip("/").rpartition("/")[2]
+        async with (
+            httpx.AsyncClient(base_url=folder, headers=key, trust_env=False) as studio,
+            rig.doubles.bus.subscribe(session, Kind.MIC) as mic,
+        ):
+            answer = await studio.post("whip", content=offer, headers=SDP)
+            assert answer.status_code == 201
+            assert (await studio.post("whip", content=offer, headers=SDP)).status_code == 409
+            await pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
+            async with asyncio.timeout(30):
+                while len(heard) < 20:
+                    heard.append(await anext(mic))
+            where = answer.url.join(answer.headers["location"])
+            assert (await studio.delete(where)).status_code == 200
+    finally:
+        await pc.close()
+    assert re.findall("^a=(recvonly|inactive)", answer.text, re.M) == ["inactive", "recvonly"]
+    pcm = np.concatenate([chunk.pcm for chunk in heard[5:]]).astype(np.float32)
+    peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
+    assert peak_hz == pytest.approx(440, abs=10)
+
+
+async def test_a_phone_plays_hls_and_shows_no_header(
+    viewer: httpx.AsyncClient, gateway: RunningGateway
+) -> None:
+    (session,) = gateway.inside.sessions.all()
+    refused = httpx.AsyncClient(base_url=viewer.base_url, trust_env=False)
+    async with refused as stranger:
+        assert (await stranger.get("hls/index.m3u8")).status_code == 401
+    playlist = await viewer.get("hls/index.m3u8")
+    assert playlist.status_code == 200 and "segment-1.m4s" in playlist.text
+    assert "httponly" in playlist.headers["set-cookie"].lower()
+    cookie = playlist.headers["set-cookie"].partition(";")[0]
+
+    def play() -> tuple[list[float], int]:
+        headers = {"headers": f"Cookie: {cookie}\r\n"}
+        with av.open(str(playlist.url), options=headers, timeout=20) as player:
+            pictures, sound = [], 0
+            for frame in player.decode(video=0, audio=0):
+                if isinstance(frame, av.VideoFrame):
+                    pictures.append(float(frame.time or 0.0))
+                elif isinstance(frame, av.AudioFrame):
+                    sound += frame.samples
+                if len(pictures) == 40:
+                    return pictures, sound
+        raise AssertionError("the stream has ended")
+
+    times, samples = await asyncio.to_thread(play)
+    assert times[-1] - times[0] == pytest.approx(39 / 25, abs=0.1)
+    assert samples / RATE_HZ == pytest.approx(40 / 25, abs=0.8)
+    assert session.outlets.live.hls.running and session.audience.attending
+    assert (await viewer.get("hls/segment-999.m4s")).status_code == 404
+    assert (await viewer.get("hls/other")).status_code == 404
+    async with httpx.AsyncClient(base_url=viewer.base_url, trust_env=False) as other:
+        elsewhere = await other.get("webrtc/x", headers={"Cookie": cookie})
+        assert elsewhere.status_code == 401, "the cookie opens that folder alone"

@@ -1,0 +1,160 @@
+"""The client package and a real gateway: the examples of docs/apps.md, and what may go wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import websockets
+from typer.testing import CliRunner
+
+from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.media import film
+from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError
+from visavis.client.poses import poses_of
+from visavis.tools.cli.main import app
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PAGE = Path(__file__).parents[2] / "docs" / "apps.md"
+WRITTEN_URL = "http://127.0.0.1:8080"
+EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+async def test_the_examples_of_the_documentation_run(
+    gateway: RunningGateway,
+    number: int,
+    doubles: Doubles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    doubles.script.voice_s = 0.2
+    example = EXAMPLES[number]
+    assert WRITTEN_URL in example
+    code = compile(example.replace(WRITTEN_URL, gateway.url), f"apps.md[{number}]", "exec")
+    await asyncio.to_thread(exec, code, {"__name__": "example"})
+    printed = capsys.readouterr().out
+    if number == 0:
+        assert printed.split("\n") == [
+            doubles.script.answer,
+            "By the way, we close in ten minutes.",
+        ]
+    if number == 1:
+        assert (tmp_path / "hello.wav").stat().st_size > 12_000
+        assert re.fullmatch(r"\d+ 0\.\d+ -?\d\.\d+\n", printed)
+
+
+async def test_what_is_refused_is_told(gateway: RunningGateway) -> None:
+    def asks() -> None:
+        with Client(gateway.url) as client, client.session() as session:
+            with pytest.raises(GatewayError) as refused:
+                session.say("Hello.", language="tlh")
+            assert refused.value.code == "not_found"
+            assert client.call("GET", "/v1/voices")["voices"][0]["name"] == "ada"
+
+    await asyncio.to_thread(asks)
+
+
+async def test_what_is_lost_is_followed_again(client: GatewayClient) -> None:
+    async with client.session() as session:
+        heard = session.listen(16_000)
+        events = session.events()
+        assert (await anext(events))["type"] == "session"
+        await anext(heard)
+        await cut_off(session._events)
+        async with asyncio.timeout(30):
+            async for event in events:
+                if event["type"] == "session":
+                    break
+            assert len(await anext(heard)) > 0
+        await client.call("DELETE", f"/v1/sessions/{session.id}")
+        async with asyncio.timeout(30):
+            assert [e["code"] async for e in events if e["type"] == "error"] == ["session_closed"]
+            async for _ in heard:
+                pass
+
+
+async def cut_off(socket: Any) -> None:
+    """As a network does: no closing handshake."""
+    socket.transport.abort()
+    await socket.wait_closed()
+
+
+async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:
+    async with GatewayClient(gateway.url, reconnect_s=0) as client, client.session() as session:
+        events = session.events()
+        await anext(events)
+        await cut_off(session._events)
+        with pytest.raises(websockets.ConnectionClosed):
+            async for _ in events:
+                pass
+
+
+async def test_a_microphone_that_takes_no_pictures(client: GatewayClient, doubles: Doubles) -> None:
+    doubles.script.hears = "Hello?"
+    loud = np.full(4_800, 9000, np.int16)
+    async with client.session() as session:
+        stop = asyncio.Event()
+        talking = asyncio.create_task(session.talk(loud, stop, pictures=False))
+        await until(lambda: doubles.seen.prompts)
+        stop.set()
+        await talking
+        assert doubles.seen.of("face", "codecs")[-1].codecs.codecs == []
+
+
+async def test_what_is_no_pose_is_refused() -> None:
+    record = (1200).to_bytes(4, "little") + bytes([255]) + bytes(51)
+    record += b"".join(v.to_bytes(2, "little", signed=True) for v in (1000, -1000, 0, 5, 0, 10_000))
+    (pose,) = poses_of(record)
+    assert (pose.media_ms, pose.yaw, pose.pitch, pose.breath) == (1200, 0.1, -0.1, 1.0)
+    assert pose.named()["browDownLeft"] == 1.0 and len(ARKIT_NAMES) == 52
+    with pytest.raises(GatewayError), contextlib.closing(poses_of(record[:-1])) as poses:
+        next(poses)
+
+
+# ------------------------------------------------------------ commands that take --url
+
+
+async def command(*arguments: str) -> str:
+    """What a command prints."""
+    done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+async def test_a_script_is_said_by_a_gateway(
+    gateway: RunningGateway, doubles: Doubles, tmp_path: Path
+) -> None:
+    doubles.script.voice_s = 0.2
+    text, video = tmp_path / "lecture.txt", tmp_path / "lecture.mp4"
+    text.write_text("One.\n\nTwo.")
+    told = await command("script", str(text), "-o", str(video), "--url", gateway.url)
+    assert told.endswith("2 parts.")
+    with film(video.read_bytes()) as file:
+        loud = [abs(frame.to_ndarray()).max() > 0.05 for frame in file.decode(audio=0)]
+    begins = sum(after and not before for before, after in pairwise([False, *loud]))
+    assert begins == 2, "both parts, one after the other"
+
+
+async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
+    gateway: RunningGateway, tmp_path: Path
+) -> None:
+    photo = tmp_path / "ann.jpg"
+    photo.write_bytes(b"a photo")
+    there = ("--url", gateway.url)
+    likeness = ("--likeness", "Ann Lee", "--consent", "to greet visitors")
+    assert "Avatar ann is ready" in await command("avatar", "create", str(photo), *likeness, *there)
+    listed = await command("avatar", "list", *there)
+    assert "ann" in listed and "yours" in listed
+    await command("avatar", "delete", "ann", *there)
+    assert "ann" not in (await command("avatar", "list", *there)).split()

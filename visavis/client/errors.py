@@ -1,0 +1,66 @@
+"""What a gateway refuses, and why it cannot be reached."""
+
+from __future__ import annotations
+
+import httpx
+import websockets
+
+from visavis.serving.errors import VisavisError
+
+_SESSION_MOVED, SESSION_ENDED = 1012, 4410
+
+
+class GatewayError(VisavisError):
+    """The gateway refused or failed; `code` is its machine-readable reason."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def goes_on(closed: websockets.ConnectionClosed) -> bool:
+    """Whether the session of a socket that was closed goes on in another gateway."""
+    return closed.rcvd is not None and closed.rcvd.code == _SESSION_MOVED
+
+
+def has_ended(closed: websockets.ConnectionClosed) -> bool:
+    """Whether the session of a socket that was closed is over: to connect again will not help."""
+    return closed.rcvd is not None and closed.rcvd.code == SESSION_ENDED
+
+
+def refusal(response: httpx.Response) -> GatewayError:
+    """What an answer says that is no success."""
+    try:
+        reason = response.json()["error"]
+        return GatewayError(str(reason["code"]), str(reason["message"]))
+    except (ValueError, KeyError, TypeError):
+        return GatewayError(str(response.status_code), response.text[:500])
+
+
+def refused_socket(error: websockets.InvalidStatus) -> GatewayError:
+    """Why a WebSocket was not opened."""
+    answer = error.response
+    return refusal(httpx.Response(answer.status_code, content=bytes(answer.body or b"")))
+
+
+def unreachable(url: str, error: Exception) -> GatewayError:
+    """Why no answer came."""
+    return not_as_the_address_says(url, error) or GatewayError("unreachable", f"{url}: {error}")
+
+
+def not_as_the_address_says(url: str, error: Exception) -> GatewayError | None:
+    """What to do where http is taken for https, or a certificate is not known; None: neither."""
+    said = str(error)
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return GatewayError(
+            "untrusted",
+            f"{url}: its certificate cannot be believed ({said.partition('failed: ')[2] or said}). "
+            "If the gateway has signed it itself, copy .local/state/visavis/tls/certificate.pem "
+            "from its machine and name the copy in SSL_CERT_FILE; the address has to have a name "
+            "that stands in it",
+        )
+    if url.startswith("https:") and "WRONG_VERSION_NUMBER" in said:
+        return GatewayError("not_https", f"{url}: no https is spoken there; try http://")
+    if url.startswith("http:") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+        return GatewayError("not_http", f"{url}: hangs up on http; if it speaks https, say so")
+    return None

@@ -1,0 +1,165 @@
+"""`visavis live`: sessions pushed to platforms and servers, and shown to viewers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from visavis.client import GatewayClient, GatewayError
+from visavis.tools.cli.running_gateway import ApiKey
+
+live_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Broadcast a session by RTMP(S) or WHIP, of a gateway that runs; see docs/live.md.\n\n"
+    "The same on a page: `/static/live.html` of the gateway.",
+)
+
+Url = Annotated[str, typer.Option(help="Gateway to talk to.")]
+Session = Annotated[str, typer.Option(help="Id of a session; empty: a new one, until Ctrl-C.")]
+_URL = "http://127.0.0.1:8080"
+_LOOK_S = 2.0
+
+
+@live_app.command()
+def start(
+    server: Annotated[
+        str, typer.Argument(help="As the platform shows it: rtmp(s)://…, or https://… for WHIP.")
+    ],
+    key: Annotated[
+        str,
+        typer.Option(
+            envvar="VISAVIS_STREAM_KEY",
+            help="Stream key, or bearer token of WHIP. Better set in the environment: every user "
+            "of the machine can read a command line.",
+        ),
+    ] = "",
+    session: Session = "",
+    avatar: Annotated[str, typer.Option(help="Of a new session; empty: the default one.")] = "",
+    url: Url = _URL,
+    api_key: ApiKey = "",
+) -> None:
+    """Push a session to a server, and tell how it stands until Ctrl-C.
+
+    What is said in it comes from elsewhere: its page, the API, `visavis ask`.
+    """
+
+    async def run() -> None:
+        async with GatewayClient(url, api_key) as client, contextlib.AsyncExitStack() as stack:
+            name = session
+            if not name:
+                made = await client.call("POST", "/v1/sessions", json={"avatar": avatar})
+                name = made.json()["id"]
+                stack.push_async_callback(_end, client, f"/v1/sessions/{name}")
+            path = f"/v1/sessions/{name}/broadcasts"
+            body = {"url": server, "key": key}
+            target = (await client.call("POST", path, json=body)).json()
+            stack.push_async_callback(_end, client, f"{path}/{target['id']}")
+            _console().print(f"Session {name}, broadcast {target['id']} to {target['target']}")
+            while target["state"] not in ("stopped", "failed"):
+                await asyncio.sleep(_LOOK_S)
+                target = (await client.call("GET", f"{path}/{target['id']}")).json()
+                _console().print(_line(target), markup=False)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(run())
+
+
+@live_app.command("list")
+def list_(
+    url: Url = _URL,
+    api_key: ApiKey = "",
+    as_json: Annotated[bool, typer.Option("--json", help="All of it, for programs.")] = False,
+) -> None:
+    """Show the broadcasts of all sessions."""
+
+    async def run() -> list[tuple[str, dict[str, Any]]]:
+        async with GatewayClient(url, api_key) as client:
+            sessions = (await client.call("GET", "/v1/sessions")).json()["sessions"]
+            found = []
+            for one in sessions:
+                path = f"/v1/sessions/{one['id']}/broadcasts"
+                told = (await client.call("GET", path)).json()
+                found += [(one["id"], target) for target in told["broadcasts"]]
+            return found
+
+    found = asyncio.run(run())
+    if as_json:
+        shown = [{"session": session, **target} for session, target in found]
+        _console().print_json(json.dumps(shown))
+        return
+    table = Table("session", "broadcast", "target", "state", "figures", box=None)
+    for session, target in found:
+        table.add_row(session, target["id"], target["target"], target["state"], _line(target))
+    _console().print(table)
+
+
+@live_app.command()
+def stop(
+    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    broadcast: Annotated[str, typer.Argument(help="Id of the broadcast; empty: all.")] = "",
+    url: Url = _URL,
+    api_key: ApiKey = "",
+) -> None:
+    """End a broadcast, or all of a session."""
+
+    async def run() -> None:
+        path = f"/v1/sessions/{session}/broadcasts"
+        async with GatewayClient(url, api_key) as client:
+            told = (await client.call("GET", path)).json()["broadcasts"]
+            running = [t["id"] for t in told if t["state"] not in ("stopped", "failed")]
+            for name in [broadcast] if broadcast else running:
+                target = (await client.call("DELETE", f"{path}/{name}")).json()
+                _console().print(_line(target), markup=False)
+
+    asyncio.run(run())
+
+
+@live_app.command()
+def links(
+    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    url: Url = _URL,
+    api_key: ApiKey = "",
+) -> None:
+    """Tell where viewers watch a session: a page, WHEP and HLS, with a token for them."""
+
+    async def run() -> dict[str, Any]:
+        async with GatewayClient(url, api_key) as client:
+            path, role = f"/v1/sessions/{session}/token", {"role": "viewer"}
+            told: dict[str, Any] = (await client.call("POST", path, json=role)).json()
+            return told
+
+    told = asyncio.run(run())
+    folder = f"{url.rstrip('/')}/v1/sessions/{session}"
+    for name, where in (
+        ("Page", f"{url.rstrip('/')}/?session={session}#token={told['token']}"),
+        ("WHEP", f"{folder}/whep"),
+        ("HLS", f"{folder}/hls/index.m3u8"),
+        ("Bearer", told["token"]),
+    ):
+        _console().print(f"{name:7}{where}", markup=False, soft_wrap=True)
+    _console().print(f"The token holds for {told['token_expires_in_s']:.0f} s.")
+
+
+async def _end(client: GatewayClient, path: str) -> None:
+    with contextlib.suppress(GatewayError):  # it may be over
+        await client.call("DELETE", path)
+
+
+def _console() -> Console:
+    return Console(highlight=False)
+
+
+def _line(target: dict[str, Any]) -> str:
+    told = (
+        f"{target['state']}: {target['live_s']:.0f} s, {target['sent_bytes'] / 1e6:.1f} MB, "
+        f"{target['sent_pictures']} pictures, {target['dropped_pictures']} left out, "
+        f"connected again {target['reconnects']} times, {target['lag_s']:.1f} s wait"
+    )
+    return f"{told} ({target['error']})" if target["error"] else told
