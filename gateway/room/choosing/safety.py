@@ -44,6 +44,9 @@ class WordList:
         latin = [word for word in kept if _LATIN.fullmatch(word)]
         others = [squashed for word in kept if word not in latin if (squashed := _squashed(word))]
         self._latin = _pattern(map(_latin_pattern, latin), "(?<![a-z])(?:{})")
+        # Where words are spelt, nobody sees where one begins: "a f o o l".
+        spelt = (word.removesuffix("*").replace(" ", "") for word in latin)
+        self._spelt = _pattern((_RUN.sub(_or_oftener, word) for word in spelt), "{}")
         self._others = _pattern(map(re.escape, others), "{}")
 
     def find(self, text: str) -> str:
@@ -52,8 +55,10 @@ class WordList:
         if self._allowed is not None:
             plain = self._allowed.sub(" ", plain)
         found = self._others.search(_squashed(plain)) if self._others is not None else None
-        if found is None and self._latin is not None:
-            found = next(filter(None, map(self._latin.search, _forms(plain))), None)
+        if found is None and self._latin is not None and self._spelt is not None:
+            forms = _forms(plain)
+            found = next(filter(None, map(self._latin.search, forms)), None)
+            found = found or next(filter(None, map(self._spelt.search, _spelt(forms))), None)
         return "" if found is None else found[0]
 
 
@@ -77,12 +82,12 @@ def read_words(file: Path) -> list[str]:
 def _forms(plain: str) -> set[str]:
     """A folded text as it stands, and as it reads with what hides words undone."""
     forms = {plain, with_digits_as_letters(plain)}
-    forms |= {_SIGN_WITHIN.sub("", form) for form in forms}
-    return forms | {_SPELT.sub(lambda spelt: _joined(spelt[0]), form) for form in forms}
+    return forms | {_SIGN_WITHIN.sub("", form) for form in forms}
 
 
-def _joined(spelt: str) -> str:
-    return spelt[::2]
+def _spelt(forms: Iterable[str]) -> list[str]:
+    """What is spelt letter by letter, the letters together."""
+    return [spelt[::2] for form in forms for spelt in _SPELT.findall(form)]
 
 
 def _squashed(plain: str) -> str:

@@ -11,7 +11,7 @@ from gateway.room.choosing.host import Why
 from gateway.room.choosing.likeness import likeness, shape_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from tests.tools.bench.room import Run, run
-from visavis.tools.bench.room.replay import BLOCKED
+from visavis.tools.bench.room.replay import BLOCKED, letters_of
 
 WITHIN_S = 30.0
 
@@ -41,10 +41,12 @@ def test_none_is_answered_twice(ten_minutes: Run) -> None:
 
 
 def test_no_blocked_word_is_read(ten_minutes: Run) -> None:
+    """As the room finds them, and by what does not know how it does."""
     words = WordList([*shipped_words(), *BLOCKED])
     assert ten_minutes.host.selection.outcomes[Outcome.BLOCKED_WORD] > 500
     for speech in ten_minutes.spoken:
         assert words.find(speech.text) == ""
+        assert not any(word in letters_of(speech.text) for word in BLOCKED), speech.text
 
 
 def test_the_queue_is_bounded_and_every_comment_accounted_for(ten_minutes: Run) -> None:

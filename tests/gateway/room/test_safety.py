@@ -16,6 +16,8 @@ GROBNIK = (
     "GROBNIK",
     "g r o b n i k",
     "g.r.o.b.n.i.k!",
+    "you are a g r o b n i k, aren't you?",
+    "a g.r.0.b.n.1.k",
     "gr0bn1k",
     "grooobnnnik",
     "ｇｒｏｂｎｉｋ",

@@ -17,7 +17,7 @@ from visavis.client import GatewayClient
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Config, Json, Profile, Url
 from visavis.tools.bench.figures.report import Row, summarise
 from visavis.tools.bench.figures.tables import Steps
-from visavis.tools.bench.room.replay import BLOCKED, BOT, Viewers
+from visavis.tools.bench.room.replay import BLOCKED, BOT, Viewers, letters_of
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.wire.clock import MonotonicClock
 
@@ -58,14 +58,9 @@ class Seen:
     def blocked(self) -> int:
         """Comments with a blocked word, as plain as day, that were put to the avatar."""
         return sum(
-            any(word in _plain(event["question"]) for word in BLOCKED) for event in self.answered
+            any(word in letters_of(event["question"]) for word in BLOCKED)
+            for event in self.answered
         )
-
-
-def _plain(text: str) -> str:
-    """Letters alone, digits that stand for some as these."""
-    letters = text.casefold().translate(str.maketrans("03оеі", "oeoei"))
-    return "".join(c for c in letters if c.isalpha())
 
 
 class RoomBench:

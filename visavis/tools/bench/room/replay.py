@@ -8,6 +8,7 @@ model, links, emoji, commands, and what is delivered twice.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -243,3 +244,9 @@ class Viewers:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self._weights[middle] < drawn else (low, middle)
         return low
+
+
+def letters_of(text: str) -> str:
+    """Letters alone, those that are written otherwise as what they are: to find BLOCKED in."""
+    letters = text.casefold().translate(str.maketrans("03оеі", "oeoei"))
+    return re.sub(r"(.)\1+", r"\1", "".join(c for c in letters if c.isalpha()))
