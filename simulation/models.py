@@ -119,7 +119,6 @@ class CountingBackend:
     resumes = False
     in_turn = False
     """Its device mixes reading and writing, as a GPU's engine does."""
-    no_tools = "a simulated model calls none"
 
     def __init__(
         self, device: Device, times: StageTimes, *, slots: int, context_tokens: int, mean_words: int

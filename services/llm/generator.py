@@ -167,13 +167,10 @@ class Generator:
     def answer(self, request: AnswerRequest, slot: int) -> Answer:
         """Text pieces that are never empty. Closing them stops the work and frees the slot.
 
-        Raises InvalidInputError at once for values out of bounds, and for tools where the backend
-        cannot call them; the pieces raise it for a conversation that is not one, and what the
-        backend raises.
+        Raises InvalidInputError at once for values out of bounds; the pieces raise it for a
+        conversation that is not one, and what the backend raises.
         """
         request.check()
-        if request.tools is not None and self._backend.no_tools:
-            raise InvalidInputError(f"tools: {self._backend.no_tools}")
         ledger = Ledger()
         order = Order.HELD if request.held else Order.ANSWER
         # One that may call tools is written in one go: a call cannot go on from its middle.

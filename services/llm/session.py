@@ -232,10 +232,6 @@ class AnsweringSession(StageWork):
         await self._publish_last(turn)
 
     async def _write(self, turn: AnsweredTurn, request: AnswerRequest, got: Stamp) -> _Written:
-        if request.tools is not None and (why := self._generator.backend.no_tools):
-            # What is offered to every session must not keep this one from answering at all.
-            await self._stage.notice(turn.number, f"tools: {why}")
-            request = replace(request, tools=None)
         answer = self._generator.answer(request, self._slot)
         turn.write(answer)
         try:

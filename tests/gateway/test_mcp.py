@@ -84,7 +84,7 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
 
 async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
     async with client.session(tool_choice="none") as session:
-        await session.say("How much is it?")
+        await session.ask("How much is it?")
         await collect(session, "finished")
     (begin,) = doubles.seen.of("llm", "begin")
     assert begin.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE

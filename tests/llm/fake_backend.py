@@ -41,7 +41,6 @@ class FakeBackend:
         self.device = "cpu"
         self.in_turn = True
         self.resumes = False
-        self.no_tools = ""
         self.requests: list[BackendRequest] = []
         self.at_work: set[int] = set()
         self.counted = 0

@@ -2,12 +2,21 @@
 
 import asyncio
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.base import (
+    BackendRequest,
+    ChatMessage,
+    Delta,
+    Sampling,
+    Tool,
+    ToolCall,
+    Tools,
+)
 from services.llm.backends.tensorrt_llm import (
     EngineLoad,
     KvCacheLimits,
@@ -355,3 +364,60 @@ async def test_what_is_checked_at_the_start_is_all_that_is_called(
     assert passed.pop("LLM.get_stats", {"timeout"}) == checked.pop("LLM.get_stats")
     assert checked.pop("RequestOutput.abort") == set()
     assert passed == checked
+
+
+LOOK = Tools((Tool("look", "Look at a thing.", '{"type": "object", "properties": {}}'),))
+
+
+async def test_calls_are_read_out_of_what_the_model_writes(
+    loaded: tuple[TensorRtLlmBackend, LLM],
+) -> None:
+    backend, llm = loaded
+    backend.context_tokens = 500
+    plain = Reading(backend, asking())
+    request = await llm.submitted.get()
+    request.step("Hi.", "stop")
+    offered = Reading(backend, replace(asking(max_tokens=5), tools=LOOK))
+    called = await llm.submitted.get()
+    for piece in ("One moment.\n<tool_", 'call>{"name": "look", ', '"arguments": {"at": 1}}'):
+        called.step(piece)
+    called.step("</tool_call>", "stop")
+    await asyncio.gather(plain.task, offered.task)
+    # The definitions are in the prompt, and the calls are none of the text.
+    assert len(called.prompt_token_ids) > len(request.prompt_token_ids)
+    assert offered.text == "One moment.\n"
+    calls = [call for delta in offered.deltas for call in delta.tool_calls]
+    assert calls[0].name == "look" and "".join(c.arguments for c in calls) == '{"at": 1}'
+    assert offered.deltas[-1].finish_reason == "stop"
+
+
+async def test_a_call_that_is_required_is_put_into_the_models_mouth(
+    loaded: tuple[TensorRtLlmBackend, LLM],
+) -> None:
+    backend, llm = loaded
+    backend.context_tokens = 500
+    wanted = replace(asking(max_tokens=5), tools=replace(LOOK, calling="required", at_once=False))
+    free = Reading(backend, replace(wanted, tools=LOOK))
+    first = await llm.submitted.get()
+    first.step("", "stop")
+    reading = Reading(backend, wanted)
+    request = await llm.submitted.get()
+    opened = request.prompt_token_ids[len(first.prompt_token_ids) :]
+    assert opened == backend._tokenizer.encode(
+        '{"name": "look", "arguments": ', add_special_tokens=False
+    )
+    request.step('{"at": ')
+    request.step("1}}")
+    await asyncio.gather(free.task, reading.task)
+    calls = [call for delta in reading.deltas for call in delta.tool_calls]
+    assert calls[0].name == "look" and "".join(c.arguments for c in calls) == '{"at": 1}'
+    assert reading.deltas[-1].finish_reason == "tool_calls" and request.aborted()
+    result = ChatMessage("tool", "a cat", (), "c1")
+    made = ChatMessage("assistant", "", (ToolCall("c1", "look", "{}"),))
+    again = replace(wanted, messages=(*wanted.messages, made, result))
+    reading = Reading(backend, again)
+    request = await llm.submitted.get()
+    request.step("No, thanks.")
+    with pytest.raises(InvalidInputError, match="did not make the call"):
+        await reading.task
+    assert request.aborted()

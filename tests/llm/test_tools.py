@@ -19,8 +19,8 @@ from services.llm.backends.base import (
     ToolCallDelta,
     Tools,
 )
+from services.llm.backends.calls_in_text import CallReader, schema_of, told_in_words
 from services.llm.backends.llamacpp import LlamaCppBackend
-from services.llm.backends.llamacpp_tools import CallReader, schema_of, told_in_words
 from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from services.llm.generator import AnswerRequest, Generator
 from services.llm.prompt import CUT_MARK, build_prompt
@@ -134,15 +134,6 @@ async def test_what_is_wrong_with_tools_is_told_by_field(
             await stub.Generate(weather_request(**fields)).read()
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert complaint in (refused.value.details() or "")
-
-
-async def test_a_backend_that_cannot_call_tools_says_so() -> None:
-    backend = FakeBackend()
-    backend.no_tools = "it has no hands"
-    async with serving(backend) as stub:
-        with pytest.raises(grpc.aio.AioRpcError, match="tools: it has no hands"):
-            await stub.Generate(weather_request()).read()
-    assert not backend.requests
 
 
 def test_pieces_of_servers_that_count_and_name_in_their_own_way() -> None:

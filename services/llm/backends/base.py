@@ -120,7 +120,7 @@ class BackendRequest:
     written: str = ""
     """Of the answer, which is to go on from there; only for backends that resume."""
     tools: Tools | None = None
-    """Only for backends that call tools; nothing is `written` then."""
+    """Nothing is `written` then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +167,6 @@ class TextBackend(Protocol):
     """An answer that was dropped can go on from any word, at the cost of a token or two."""
     in_turn: bool
     """Requests slow each other down: what may be thrown away waits for what is waited for."""
-    no_tools: str
-    """Why requests with tools are refused; "": they are answered."""
 
     async def load(self) -> None:
         """Make ready. Raises EngineLoadError with what is wrong and what to do."""

@@ -26,7 +26,12 @@ from typing import Any
 import httpx
 
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Tool, Tools
-from services.llm.backends.llamacpp_tools import CallReader, schema_of, told_in_words
+from services.llm.backends.calls_in_text import (
+    CallReader,
+    has_calls,
+    schema_of,
+    told_in_words,
+)
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -60,7 +65,6 @@ class LlamaCppBackend:
     name = "llamacpp"
     keeps_prefix = True
     resumes = True
-    no_tools = ""
 
     def __init__(
         self,
@@ -246,7 +250,7 @@ class _Call:
         try:
             if not self.cancelled.is_set():
                 self._put(Delta())  # here the work begins; the first report comes after some of it
-                if _has_calls(self._request):
+                if has_calls(self._request):
                     self._ask_with_tools(server, with_tools)
                 else:
                     self._ask(server, templated)
@@ -373,12 +377,6 @@ def _up_to_last(prompt: str, request: BackendRequest) -> str:
     """
     last = request.messages[-1].content
     return prompt[: prompt.rindex(last) + len(last)] if last in prompt else prompt
-
-
-def _has_calls(request: BackendRequest) -> bool:
-    return request.tools is not None or any(
-        message.role == "tool" or message.tool_calls for message in request.messages
-    )
 
 
 def _error_of(error: dict[str, Any]) -> Exception:

@@ -58,7 +58,6 @@ class OpenAiCompatibleBackend:
     keeps_prefix = False
     resumes = False
     in_turn = False  # its engine sees to that
-    no_tools = ""  # a server that cannot call them says so
 
     def __init__(
         self,

@@ -17,6 +17,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
+from services.llm.backends.calls_in_text import (
+    has_calls,
+    opening_of,
+    told_in_words,
+    with_calls,
+)
 from services.llm.backends.tensorrt_llm_answer import (
     TensorRtLlmAnswer,
     explain,
@@ -57,10 +63,6 @@ class TensorRtLlmBackend:
     name = "tensorrt_llm"
     device = "cuda:0"  # the first one that the process sees
     resumes = False
-    no_tools = (
-        "TensorRT-LLM inside this process does not read calls out of an answer; run trtllm-serve "
-        "with the model's tool parser, and set `backend` of the llm service to openai"
-    )
 
     def __init__(
         self,
@@ -120,11 +122,19 @@ class TensorRtLlmBackend:
         self._statistics = asyncio.create_task(reader.keep_looking())
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
-        prompt_ids = await asyncio.to_thread(self._prompt_ids, request.messages)
+        messages, tools = request.messages, request.tools
+        if tools is not None and tools.calling == "none":
+            tools = None
+        if has_calls(request):
+            messages = told_in_words(messages, tools)
+        opening = opening_of(tools) if tools is not None else ""
+        prompt_ids = await asyncio.to_thread(self._prompt_ids, messages, opening)
         answer = self._submit(prompt_ids, request.sampling)
         self._answers.add(answer)
         try:
-            async with contextlib.aclosing(answer.deltas()) as deltas:
+            made = answer.deltas()
+            read = made if tools is None else with_calls(made, tools, len(prompt_ids))
+            async with contextlib.aclosing(made), contextlib.aclosing(read) as deltas:
                 async for delta in deltas:
                     yield delta
         finally:
@@ -190,14 +200,17 @@ class TensorRtLlmBackend:
             "complete, and does `nvidia-smi` show the GPU?"
         )
 
-    def _prompt_ids(self, messages: tuple[ChatMessage, ...]) -> list[int]:
-        """The conversation as the model's own chat template writes it. Blocks."""
+    def _prompt_ids(self, messages: tuple[ChatMessage, ...], opening: str = "") -> list[int]:
+        """The conversation as the model's own chat template writes it. Blocks.
+
+        opening: how the answer begins.
+        """
         if self._tokenizer is None:
             raise EngineError("tensorrt_llm: not loaded, or closed")
         conversation = [{"role": m.role, "content": m.content} for m in messages]
         try:
             with self._tokenizing:
-                return list(
+                ids = list(
                     self._tokenizer.apply_chat_template(
                         conversation,
                         tokenize=True,
@@ -207,6 +220,9 @@ class TensorRtLlmBackend:
                         enable_thinking=False,
                     )
                 )
+                if opening:
+                    ids += self._tokenizer.encode(opening, add_special_tokens=False)
+                return ids
         except Exception as error:  # Templates raise what they like.
             raise EngineError(f"the model's chat template failed: {one_line(error)}") from error
 

@@ -1,20 +1,22 @@
-"""Tools for llama.cpp: told to the model, its calls held to their schemas and read out of its text.
+"""Tools for engines in this process: told to the model in words, and calls read out of its text.
 
-llama.cpp's own reading of calls depends on the model's template: of the small models that are
+An engine's own reading of calls depends on the model's template: of the small models that are
 pulled here one never hears of its tools, and another writes calls without the marks by which they
-would be found. So the prompt is made by the template where that knows tools, and by us where it
-does not; a call that has to be made is held to its schema by a grammar; and calls are read here.
+would be found. So the prompt is made by the template only where that knows tools, and by us where
+it does not, and calls are read here. A call that has to be made is held to its schema by a grammar
+where the engine has one; else its beginning is put into the model's mouth.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from services.llm.backends.base import ChatMessage, ToolCallDelta, Tools
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, ToolCallDelta, Tools
+from visavis.serving.errors import InvalidInputError
 
 # What may stand before, between and behind calls.
 _MARKS = ("<tool_call>", "</tool_call>", "```", "json", "[", "]", ",", ";")
@@ -50,6 +52,44 @@ def _in_words(message: ChatMessage, messages: Sequence[ChatMessage]) -> ChatMess
         return ChatMessage("user", f"Result of {name}: {message.content}")
     calls = [f'{{"name": "{c.name}", "arguments": {c.arguments}}}' for c in message.tool_calls]
     return ChatMessage(message.role, "\n".join([message.content, *calls]).strip())
+
+
+def has_calls(request: BackendRequest) -> bool:
+    """Whether anything may be called in it, or was."""
+    return request.tools is not None or any(
+        message.role == "tool" or message.tool_calls for message in request.messages
+    )
+
+
+def opening_of(tools: Tools) -> str:
+    """How an answer begins that has to be a call; "": it need not be one."""
+    if tools.calling != "required":
+        return ""
+    name = tools.named or (tools.known[0].name if len(tools.known) == 1 else "")
+    return f'{{"name": "{name}", "arguments": ' if name else '{"name": "'
+
+
+async def with_calls(
+    deltas: AsyncGenerator[Delta, None], tools: Tools, prompt_tokens: int
+) -> AsyncGenerator[Delta, None]:
+    """An answer's deltas, calls read out of their text. It begins with what `opening_of` says.
+
+    Raises InvalidInputError where the model has not made the call that was required.
+    """
+    reader = CallReader([tool.name for tool in tools.known], at_once=tools.at_once)
+    opening, pieces = opening_of(tools), 0
+    if begun := reader.feed(opening)[1]:
+        yield Delta(tool_calls=tuple(begun))
+    async for delta in deltas:
+        pieces += bool(delta.text)
+        text, calls = reader.feed(delta.text)
+        text += reader.finish() if delta.finish_reason else ""
+        if opening and reader.in_text:
+            raise InvalidInputError("tools: the model did not make the call that was required")
+        yield replace(delta, text=text, tool_calls=tuple(calls))
+        if reader.done and not delta.finish_reason:
+            yield Delta("", "tool_calls", prompt_tokens, pieces)
+            return
 
 
 def schema_of(tools: Tools) -> dict[str, Any] | None:
