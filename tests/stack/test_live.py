@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import httpx
 import numpy as np
 
 from tests.gateway.conftest import until
 from tests.gateway.live.peers import RtmpServer, free_port
-from tests.running_stack import KNOWN_QUESTION
+from tests.running_stack import KNOWN_QUESTION, RunningStack
+from tests.stack.conftest import Run
 from tests.stack.test_conversation import until_turn
-from visavis.client import GatewayClient, GatewaySession
+from visavis.client import Client, GatewayClient, GatewaySession
 from visavis.synthetic import SYNTHETIC
 
 
@@ -37,3 +39,19 @@ async def test_a_platform_gets_the_answer(gateway: GatewayClient) -> None:
     times = np.array([at for at, _ in got.pictures])
     assert np.diff(times).max() < 0.2 and np.diff(times).min() > 0
     assert np.diff([*got.keyframes, times[-1]]).max() < 2.1
+
+
+def test_broadcasts_by_the_command(stack: RunningStack, run: Run) -> None:
+    with Client(stack.url) as client, client.session() as session:
+        path = f"/v1/sessions/{session.id}/broadcasts"
+        httpx.post(
+            f"{stack.url}{path}", json={"url": "rtmp://127.0.0.1:1/app/key"}, trust_env=False
+        )
+        listed = run("live", "list", "--url", stack.url)
+        assert session.id in listed.output and "rtmp://127.0.0.1:1/…" in listed.output
+        stopped = run("live", "stop", session.id, "--url", stack.url)
+        assert stopped.status == 0 and stopped.output.startswith("stopped: 0 s")
+        links = run("live", "links", session.id, "--url", stack.url)
+        assert f"{stack.url}/v1/sessions/{session.id}/hls/index.m3u8" in links.output
+    refused = run("live", "start", "ftp://somewhere", "--url", stack.url)
+    assert refused.status == 1 and "rtmps://" in refused.error

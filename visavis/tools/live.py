@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from visavis.client import GatewayClient, GatewayError
 from visavis.tools.cli.running_gateway import ApiKey
@@ -94,10 +93,9 @@ def list_(
         shown = [{"session": session, **target} for session, target in found]
         _console().print_json(json.dumps(shown))
         return
-    table = Table("session", "broadcast", "target", "state", "figures", box=None)
     for session, target in found:
-        table.add_row(session, target["id"], target["target"], target["state"], _line(target))
-    _console().print(table)
+        where = f"{session} {target['id']} {target['target']}"
+        _console().print(f"{where} {_line(target)}", markup=False, soft_wrap=True)
 
 
 @live_app.command()

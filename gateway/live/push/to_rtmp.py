@@ -41,6 +41,7 @@ class RtmpPush:
         self._publisher: RtmpPublisher | None = None
         self._format: PictureFormat | None = None
         self._begin_s = 0.0
+        self._picture_ms = -1
         self._ticks = 0
 
     async def open(self) -> None:
@@ -94,15 +95,17 @@ class RtmpPush:
         if self._format is None:
             self._begin_s = picture.time / VIDEO_HZ
         time_s = picture.time / VIDEO_HZ - self._begin_s
+        # Late ones leave at nearly one time: in milliseconds, too, each has its own.
+        at_ms = self._picture_ms = max(_ms(time_s), self._picture_ms + 1)
         sent = 0
         if picture.format != self._format:
             first = self._format is None
             self._format = picture.format
-            sent += publisher.send(DATA, flv.metadata(picture.format), _ms(time_s))
-            sent += publisher.send(PICTURE, flv.picture_header(picture.format), _ms(time_s))
+            sent += publisher.send(DATA, flv.metadata(picture.format), at_ms)
+            sent += publisher.send(PICTURE, flv.picture_header(picture.format), at_ms)
             if first:
-                sent += publisher.send(SOUND, flv.sound_header(sound_config), _ms(time_s))
-        sent += publisher.send(PICTURE, flv.picture(picture), _ms(time_s))
+                sent += publisher.send(SOUND, flv.sound_header(sound_config), at_ms)
+        sent += publisher.send(PICTURE, flv.picture(picture), at_ms)
         self._flow.sent(sent, time_s, picture=True)
 
     def _send_sound(self, publisher: RtmpPublisher, packet: AacPacket) -> None:

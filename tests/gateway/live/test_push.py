@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import ssl
+from pathlib import Path
+
 import pytest
 
+from gateway.edge import self_signed
 from gateway.live.push.address import allowed, parse
+from gateway.live.push.failure import PushError
 from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
+from gateway.live.rtmp.client import RtmpPublisher
 from visavis.serving.errors import InvalidInputError
+from visavis.serving.trust import client_context
 
 
 @pytest.mark.parametrize(
@@ -52,6 +60,25 @@ def test_hosts_that_are_allowed() -> None:
     assert allowed("LIVE.example", named) and allowed("a.video.example.", named)
     assert not allowed("video.example", named) and not allowed("evil-live.example", named)
     assert not allowed("anything", []) and allowed("anything", ["*"])
+
+
+async def test_rtmps_believes_no_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    server_context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    server_context.load_cert_chain(*self_signed.ensure())
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0, ssl=server_context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        address = parse(f"rtmps://localhost:{port}/live", "abc")
+        with pytest.raises(PushError, match="not to be trusted"):
+            await RtmpPublisher.open(address, ssl.create_default_context())
+        # With a certificate that is believed it goes on, to a server that says nothing.
+        with pytest.raises(PushError, match="closed the connection"):
+            await RtmpPublisher.open(address, client_context())
 
 
 class Connection:
