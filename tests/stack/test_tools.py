@@ -6,7 +6,7 @@ import asyncio
 import json
 from typing import Any
 
-from visavis.tools.client import GatewayClient
+from visavis.client import GatewayClient
 
 from tests.running_stack import RunningStack
 
@@ -30,7 +30,7 @@ async def test_an_answer_calls_a_tool_says_so_and_goes_on_to_its_end(
     text, ended = "", {}
     chosen = {"name": "get_weather"}
     async with gateway.session(tools=[TOOL], tool_choice=chosen) as session, asyncio.timeout(60):
-        turn = await session.say("How is the weather in Rome?")
+        turn = await session.ask("How is the weather in Rome?")
         async for event in session.events():
             if event["type"] == "answer.tool_call":
                 calls.append(event)
