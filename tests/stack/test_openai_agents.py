@@ -24,7 +24,7 @@ from visavis.client import GatewayClient
 __all__ = ["chromium_path"]
 
 _ROOT = Path(__file__).parents[2]
-_CLIENTS = Path(os.environ.get("VISAVIS_CLIENTS", _ROOT / ".venv-clients"))
+_CLIENTS = Path(os.environ.get("VISAVIS_CLIENTS", _ROOT / ".venv-clients")).absolute()
 _SDK = _CLIENTS / "node_modules/@openai/agents-realtime"
 _WITHIN_S = 170.0
 QUESTION = "What is the capital of France?"
