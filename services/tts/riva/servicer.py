@@ -11,7 +11,6 @@ from typing import Any
 import grpc.aio
 
 from services.tts.phrase_feed import cut_phrases
-from services.tts.riva.encoders import Encoder, OggOpus, RawSamples
 from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
@@ -21,6 +20,7 @@ from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.serving.lease import CallLimit, hearing_out
 from visavis.v1 import riva_pb2, riva_tts_pb2_grpc
 from visavis.v1 import riva_tts_pb2 as pb
+from visavis.voice_bytes import OPUS_BIT_RATE, OPUS_RATE_HZ, Compressed, Encoder, Samples
 from visavis.wire.clock import Clock
 from visavis.wire.media import TextMark, check_sample_rate
 
@@ -162,10 +162,17 @@ class _Words:
 
 def _encoder(request: pb.SynthesizeSpeechRequest) -> Encoder:
     if request.encoding == riva_pb2.OGGOPUS:
-        return OggOpus()
+        return Compressed(
+            SAMPLE_RATE_HZ,
+            container="ogg",
+            codec="libopus",
+            rate_hz=OPUS_RATE_HZ,
+            bit_rate=OPUS_BIT_RATE,
+        )
     if request.encoding not in (riva_pb2.LINEAR_PCM, riva_pb2.ENCODING_UNSPECIFIED):
         raise InvalidInputError(f"encoding: {request.encoding} is neither LINEAR_PCM nor OGGOPUS")
-    return RawSamples(check_sample_rate(request.sample_rate_hz or SAMPLE_RATE_HZ))
+    rate_hz = check_sample_rate(request.sample_rate_hz or SAMPLE_RATE_HZ)
+    return Samples(SAMPLE_RATE_HZ, rate_hz)
 
 
 async def _whole(request: pb.SynthesizeSpeechRequest) -> AsyncIterator[str]:
