@@ -106,11 +106,7 @@ async def place(socket: WebSocket, session_id: str) -> None:
             await send_event(socket, PlaceEvent(**place_of(standing).model_dump()))
         await socket.close()
 
-    async def receive() -> None:
-        while (await socket.receive())["type"] != "websocket.disconnect":
-            pass
-
-    await first_of(send(), receive())
+    await first_of(send(), until_gone(socket))
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -129,10 +125,7 @@ async def media(
         return
     holder = f"ws-{secrets.token_urlsafe(9)}"
     try:
-        if role not in ("speaker", "viewer"):
-            raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'viewer'")
-        if role == "speaker" and caller_of(socket).role is Role.VIEWER:
-            raise ForbiddenError("role: a viewer has no microphone")
+        check_role(socket, role, "viewer")
         pictures = session.drawn_by(_drawn_by(drawn_by)) == "server"
         with gateway.sessions.in_use(session.id):
             await session.wake()
@@ -150,18 +143,9 @@ async def media(
             await socket.send_bytes(payload)
         await close(socket, session)
 
-    async def receive() -> None:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-            problem = hear(session, holder, role, message.get("bytes"))
-            if problem is not None:
-                await send_event(socket, problem)
-
     try:
         await accept(socket)
-        await first_of(send(), receive())
+        await first_of(send(), hear_until_gone(socket, session, holder, role))
     finally:
         session.outlets.broadcast.leave(viewer)
         session.release_microphone(holder)
@@ -200,13 +184,9 @@ async def face(socket: WebSocket, session_id: str, form: str = "") -> None:
                 await socket.send_bytes(message)
         await close(socket, session)
 
-    async def receive() -> None:
-        while (await socket.receive())["type"] != "websocket.disconnect":
-            pass
-
     try:
         await accept(socket)
-        await first_of(send(), receive())
+        await first_of(send(), until_gone(socket))
     finally:
         sink.leave(viewer)
         session.touch()
@@ -260,7 +240,32 @@ def _to_viewer(session: Session, text: str | None) -> ServerEvent:
         return ErrorEvent(code=code_of(error)[1], message=str(error))
 
 
-def hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:
+def check_role(socket: WebSocket, role: str, looker: str) -> None:
+    """looker: what one who only takes calls himself. Raises InvalidInputError, ForbiddenError."""
+    if role not in ("speaker", looker):
+        raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor {looker!r}")
+    if role == "speaker" and caller_of(socket).role is Role.VIEWER:
+        raise ForbiddenError("role: a viewer has no microphone")
+
+
+async def until_gone(socket: WebSocket) -> None:
+    """Read a client away that has nothing to say."""
+    while (await socket.receive())["type"] != "websocket.disconnect":
+        pass
+
+
+async def hear_until_gone(socket: WebSocket, session: Session, holder: str, role: str) -> None:
+    """Take what a client sends as sound, and tell it what is wrong with that."""
+    while True:
+        message = await socket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        problem = _hear(session, holder, role, message.get("bytes"))
+        if problem is not None:
+            await send_event(socket, problem)
+
+
+def _hear(session: Session, holder: str, role: str, payload: bytes | None) -> ErrorEvent | None:
     """Use a message of the media socket as sound; what is wrong with it."""
     try:
         if payload is None:

@@ -12,7 +12,16 @@ from pydantic import Field, TypeAdapter, ValidationError
 from gateway.access.callers import Role
 from gateway.api.events import ErrorEvent, Event, TurnEvent, explain
 from gateway.api.problems import ForbiddenError, code_of
-from gateway.api.sockets import accept, close, first_of, hear, refuse, send_event, session_at
+from gateway.api.sockets import (
+    accept,
+    check_role,
+    close,
+    first_of,
+    hear_until_gone,
+    refuse,
+    send_event,
+    session_at,
+)
 from gateway.api.state import caller_of, gateway_of
 from gateway.playout.sinks.plain_sound import RATES_HZ
 from gateway.talk.session import Session
@@ -37,10 +46,7 @@ async def audio(
         return
     holder = f"ws-{secrets.token_urlsafe(9)}"
     try:
-        if role not in ("speaker", "listener"):
-            raise InvalidInputError(f"role: {role[:20]!r} is neither 'speaker' nor 'listener'")
-        if role == "speaker" and caller_of(socket).role is Role.VIEWER:
-            raise ForbiddenError("role: a viewer has no microphone")
+        check_role(socket, role, "listener")
         if rate_hz not in map(str, RATES_HZ):
             known = ", ".join(map(str, RATES_HZ))
             raise InvalidInputError(f"rate_hz: {rate_hz[:20]!r} is none of {known}")
@@ -60,18 +66,9 @@ async def audio(
             await socket.send_bytes(message)
         await close(socket, session)
 
-    async def receive() -> None:
-        while True:
-            message = await socket.receive()
-            if message["type"] == "websocket.disconnect":
-                return
-            problem = hear(session, holder, role, message.get("bytes"))
-            if problem is not None:
-                await send_event(socket, problem)
-
     try:
         await accept(socket)
-        await first_of(send(), receive())
+        await first_of(send(), hear_until_gone(socket, session, holder, role))
     finally:
         session.outlets.plain_sound.leave(listener)
         session.release_microphone(holder)
