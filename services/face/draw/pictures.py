@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.face.draw.animator import Frame
 from services.face.draw.blendshapes import arkit_weights, coded, head_rotation
+from services.face.draw.pose import FacePose
 from visavis.engine import EngineLane, Urgency
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec
@@ -55,6 +57,35 @@ class Painter(Protocol):
     def cancel_ahead(self) -> None:
         """No frame follows: nothing that was asked for ahead is wanted. Idempotent."""
         ...
+
+
+class PoseRenderer(Protocol):
+    """Draws a pose, and needs nothing else for it."""
+
+    @property
+    def size(self) -> int: ...
+
+    def draw(self, pose: FacePose) -> NDArray[np.uint8]: ...
+
+
+class PosePainter:
+    """Draws one avatar for one session by what draws a pose at a time."""
+
+    waits = False
+
+    def __init__(self, renderer: PoseRenderer, look: str) -> None:
+        self._renderer = renderer
+        self.look = look
+
+    @property
+    def size(self) -> int:
+        return self._renderer.size
+
+    def prepare(self, frame: Frame) -> Draw:
+        return partial(self._renderer.draw, frame.pose)
+
+    def cancel_ahead(self) -> None:
+        """Nothing is asked for ahead."""
 
 
 @dataclass(frozen=True, slots=True)

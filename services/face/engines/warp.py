@@ -11,31 +11,10 @@ from services.face.avatar.avatar import Avatar
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
-from services.face.draw.animator import Frame
-from services.face.draw.pictures import Draw, Painter
+from services.face.draw.pictures import Painter, PosePainter
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.lips.sound_track import Ear
-
-
-class WarpPainter:
-    """Draws one avatar for one session by bending its photograph."""
-
-    waits = False
-
-    def __init__(self, avatar: Avatar) -> None:
-        self._renderer = Renderer(avatar)
-        self.look = f"warp {avatar.digest}"
-
-    @property
-    def size(self) -> int:
-        return self._renderer.size
-
-    def prepare(self, frame: Frame) -> Draw:
-        return partial(self._renderer.draw, frame.pose)
-
-    def cancel_ahead(self) -> None:
-        """Nothing is asked for ahead."""
 
 
 class WarpEngine:
@@ -75,7 +54,8 @@ class WarpEngine:
         return self._store.portrait(name)
 
     def painter(self, name: str) -> Painter:
-        return WarpPainter(self.load_avatar(name))
+        avatar = self.load_avatar(name)
+        return PosePainter(Renderer(avatar), f"warp {avatar.digest}")
 
     def check_new(self, name: str) -> None:
         self._store.check_new(name)

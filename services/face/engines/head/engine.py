@@ -10,8 +10,7 @@ import numpy as np
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
-from services.face.draw.animator import Frame
-from services.face.draw.pictures import Draw, Painter
+from services.face.draw.pictures import Painter, PosePainter
 from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.engines.head.bundle import About, Framing, HeadBundle, Light, unpack_bundle
@@ -19,32 +18,12 @@ from services.face.engines.head.checking import check
 from services.face.engines.head.glb import Part, Target
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
-from services.face.engines.head.store import Head, HeadStore
+from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.bucket import Shelf
 
 _SMALL = 16
-
-
-class HeadPainter:
-    """Draws one head for one session."""
-
-    waits = False
-
-    def __init__(self, head: Head) -> None:
-        self._renderer = HeadRenderer(head.model)
-        self.look = f"head {head.digest}"
-
-    @property
-    def size(self) -> int:
-        return self._renderer.size
-
-    def prepare(self, frame: Frame) -> Draw:
-        return partial(self._renderer.draw, frame.pose)
-
-    def cancel_ahead(self) -> None:
-        """Nothing is asked for ahead."""
 
 
 class HeadEngine:
@@ -89,7 +68,8 @@ class HeadEngine:
 
     def painter(self, name: str) -> Painter:
         """The first one has what draws compiled: seconds, once for each machine."""
-        painter = HeadPainter(self._store.load(name))
+        head = self._store.load(name)
+        painter = PosePainter(HeadRenderer(head.model), f"head {head.digest}")
         _rehearse()
         return painter
 
