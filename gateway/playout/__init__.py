@@ -9,4 +9,5 @@
 `attention`: whom the face attends to while it says nothing.
 `sound`: a voice at 48 kHz, quieter, remembered, encoded.
 `audience`: everybody that a tick goes to; `sinks` are the ways to them.
+`outlets`: all of these ways of one session, also those of `gateway/live` and `gateway/faces`.
 """

@@ -11,6 +11,5 @@
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `interruption`: what becomes of the voice then, and how long that took.
 `microphone`: who holds it, which packets travel together, and RTP packets as plain sound.
-`outlets`: the ways on which sound and pictures leave it.
 `presence`: whether anybody is there, and here; else the session holds no slot of any stage.
 """

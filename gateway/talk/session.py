@@ -39,6 +39,7 @@ from gateway.ledger.stopwatch import Stopwatch
 from gateway.live.push.target import Target
 from gateway.playout.attention import Attending, Attention
 from gateway.playout.audience import Audience
+from gateway.playout.outlets import OutletNews, Outlets
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle, Picture
 from gateway.playout.playout import Playout, PlayoutEvent
@@ -57,7 +58,6 @@ from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone
-from gateway.talk.outlets import OutletNews, Outlets
 from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Phase, Turn
