@@ -94,7 +94,10 @@ class GatewaySettings(Settings):
         1000.0, gt=0, description="Bytes of a body that give it a second more"
     )
     keep_alive_s: float = Field(
-        5.0, ge=3, description="A connection without a request is closed after so long"
+        75.0,
+        ge=3,
+        description="A connection without a request is closed after so long. To be longer than "
+        "clients and proxies keep theirs (5 to 60 s), or a request meets the closing",
     )
     stalled_timeout_s: float = Field(
         30.0, gt=0, description="A client that reads nothing of an answer is cut off after so long"
@@ -207,8 +210,14 @@ class GatewaySettings(Settings):
     speculation_window: int = Field(
         _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
     )
+    prepare_before_pause: bool = Field(
+        _BETS.before_pause,
+        description="Answers are prepared while the visitor still speaks, too, where the words so "
+        "far are probably all and that saves more than it costs: for models that do not share "
+        "the recogniser's cores",
+    )
     barge_in_after_s: float = Field(
-        0.18,
+        0.14,
         ge=0.0,
         le=2.0,
         description="Sound over an answer that lasts so long stops it; shorter ones, such as a "
@@ -368,6 +377,7 @@ class GatewaySettings(Settings):
             self.speculations_per_utterance,
             self.speculation_discarded_share,
             self.speculation_window,
+            self.prepare_before_pause,
         )
 
     @property
