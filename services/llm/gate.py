@@ -9,7 +9,8 @@ slot.
 
 An answer that is written much further than its voice can have come rests while others are without
 their first phrase, and goes on where it stopped long before the voice could run out: a step for two
-takes nearly twice as long as a step for one.
+takes nearly twice as long as a step for one. An answer that is prepared rests with its first phrase
+until it is wanted: most of what else it says would be thrown away with it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ FIRST_PHRASE_BYTES = 24
 Chinese."""
 _SPOKEN_BYTES_PER_S = 16.0
 """Of text that a quick voice says, in English as in Chinese."""
+# Where a voice begins late, it has begun with so much.
+_HELD_BYTES = 48
 # An answer rests from so many seconds of voice in hand on, and until there are so many. The last
 # sentence of it is not spoken before its end is written.
 _REST_FROM_S, _REST_UNTIL_S = 8.0, 5.0
@@ -77,6 +80,11 @@ class Place:
     def hurried(self) -> bool:
         """Its first phrase is not written yet."""
         return self._written_bytes < FIRST_PHRASE_BYTES
+
+    @property
+    def prepared(self) -> bool:
+        """Nobody waits for it yet, and what is written is enough for a voice to begin with."""
+        return self.order is Order.HELD and self._written_bytes >= _HELD_BYTES
 
     @property
     def makes_way(self) -> bool:
@@ -162,7 +170,8 @@ class Gate:
     async def _turn(self, place: Place) -> bool:
         """Wait until the request may run. False: it was given up, and may not."""
         while not (place.may_run or place.given_up):
-            rest_s = place.reserve_s - _REST_UNTIL_S if place.text else None
+            rests = place.text and not place.prepared
+            rest_s = place.reserve_s - _REST_UNTIL_S if rests else None
             try:
                 async with asyncio.timeout(rest_s):
                     await place.woken.wait()
@@ -209,7 +218,11 @@ class Gate:
 
     def _rests(self, place: Place, reserve_s: float) -> bool:
         """Whether it makes way for others' first phrases, having more in hand than `reserve_s`."""
-        if not (self._resumes and place.spoken) or place.hurried or place.reserve_s <= reserve_s:
+        if not (self._resumes and place.spoken):
+            return False
+        if place.prepared:
+            return True
+        if place.hurried or place.reserve_s <= reserve_s:
             return False
         return any(
             other.hurried and other.order is not Order.AHEAD and other.slot != place.slot

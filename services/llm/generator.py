@@ -24,7 +24,7 @@ from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
 from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
 from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
-from services.llm.text_stream import SpokenText, TextStream
+from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
 from services.llm.tools import CallPieces, check_calls, check_tools
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError
@@ -232,7 +232,7 @@ class Generator:
         started = self._clock.now()
         backend_request = await self._plan(request, place.slot)
         text = TextStream(request.stop)
-        spoken = SpokenText() if request.spoken else _AsItIs()
+        spoken = _Spoken(request) if request.spoken else _AsItIs()
         guard, calls = LoopGuard(), CallPieces()
         most_tokens = self._most_tokens(request)
         longer = backend_request.sampling.max_tokens > most_tokens
@@ -358,8 +358,23 @@ class Generator:
         )
 
 
+class _Spoken:
+    """What a voice can say of an answer."""
+
+    def __init__(self, request: AnswerRequest) -> None:
+        known = {tool.name for tool in request.tools.known} if request.tools else set()
+        called = {call.name for message in request.messages for call in message.tool_calls}
+        self._uncalled, self._unmarked = WithoutCalls(known | called), SpokenText()
+
+    def feed(self, text: str) -> str:
+        return self._unmarked.feed(self._uncalled.feed(text))
+
+    def finish(self) -> str:
+        return self._unmarked.feed(self._uncalled.finish()) + self._unmarked.finish()
+
+
 class _AsItIs:
-    """A SpokenText that leaves every mark where it is."""
+    """Leaves every mark where it is."""
 
     def feed(self, text: str) -> str:
         return text

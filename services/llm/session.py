@@ -176,9 +176,18 @@ class AnsweringSession(StageWork):
 
         Of several that wait the newest counts. It saves time or does nothing: no event tells.
         """
-        if not self._stage.busy:
+        # Who says more has made an answer that was prepared void: the bus says so in a moment.
+        if not self._stage.busy or self._holds:
             self._to_read = read_request
             self._wanted.set()
+
+    @property
+    def _holds(self) -> bool:
+        """Whether an answer is at work that nobody waits for yet."""
+        turn = self._stage.turn
+        return (
+            turn is not None and turn.answer is not None and turn.answer.place.order is Order.HELD
+        )
 
     @contextlib.contextmanager
     def _place_ahead(self) -> Iterator[Place]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterable
 
 # Control tokens that models are trained on, as they look when one slips through as text.
 SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]{1,32}\|>|</?s>")
@@ -11,6 +12,10 @@ _SPECIAL_START = re.compile(r"<(?:\|(?:[A-Za-z0-9_]{1,32}\|?)?|/?s?)?$")
 # Those that mean that the answer is over, whatever comes after them.
 _END_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>")
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
+_CALL_OPEN, _CALL_CLOSE = "<tool_call>", "</tool_call>"
+_FENCE = "```"
+_CALL_CHARS = 2000
+"""What is longer than this is no call."""
 
 _ZERO_WIDTH_JOINER = "\u200d"
 _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
@@ -181,3 +186,70 @@ class SpokenText:
         if said:
             self._last = said[-1]
         return said
+
+
+class WithoutCalls:
+    """Takes calls of tools out of a text that is going to be said.
+
+    Where a model may not call any more, a small one writes its call as text. What stands between
+    the marks of a call goes, and so does a JSON object, in a block of code or not, that names one
+    of the tools. Only what may be such a call waits for the next piece.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._names = tuple(f'"{name}"' for name in names)
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """What is no call for sure after `text`; "" while it is undecided."""
+        if not self._names:
+            return text
+        self._held += text
+        return self._release(final=False)
+
+    def finish(self) -> str:
+        """What was held back until now, once no more text comes; not a call that was cut off."""
+        return self._release(final=True)
+
+    def _release(self, *, final: bool) -> str:
+        ready = ""
+        while self._held:
+            places = {mark: self._held.find(mark) for mark in (_CALL_OPEN, _FENCE, "{")}
+            mark, at = min(
+                ((mark, at) for mark, at in places.items() if at >= 0),
+                key=lambda found: found[1],
+                default=("", len(self._held)),
+            )
+            if not mark and not final:
+                at -= max(_overlap(self._held, mark) for mark in (_CALL_OPEN, _FENCE))
+            ready, self._held = ready + self._held[:at], self._held[at:]
+            if not mark:
+                break
+            end = _end_of(self._held, mark)
+            if end < 0 and not final and len(self._held) < _CALL_CHARS:
+                break
+            end = len(self._held) if end < 0 else end
+            if mark != _CALL_OPEN and not any(name in self._held[:end] for name in self._names):
+                end = len(mark)
+                ready += mark
+            self._held = self._held[end:]
+        return ready
+
+
+def _end_of(text: str, mark: str) -> int:
+    """Where what begins with `mark` is over; -1: not in this text."""
+    if mark != "{":
+        close = _CALL_CLOSE if mark == _CALL_OPEN else mark
+        at = text.find(close, len(mark))
+        return at + len(close) if at >= 0 else -1
+    depth, quoted, escaped = 0, False, False
+    for at, char in enumerate(text):
+        if escaped or char == "\\":
+            escaped = not escaped
+        elif char == '"':
+            quoted = not quoted
+        elif not quoted and char in "{}":
+            depth += 1 if char == "{" else -1
+            if not depth:
+                return at + 1
+    return -1

@@ -123,6 +123,24 @@ async def test_a_guess_that_proves_right_is_an_answer_like_any_other() -> None:
         await request.ends()
 
 
+async def test_a_guess_rests_with_its_first_phrase_until_it_is_wanted() -> None:
+    gate = in_turn(resumes=True)
+    held = Request(gate, Order.HELD, 0)
+    await settled()
+    await held.says(FIRST_PHRASE)
+    assert at_model(held) == [True]  # a voice may need more to begin with
+    await held.says(" it was the worst of times,")
+    await held.says(" it")
+    assert at_model(held) == [False] and held.begun == 1
+    held.place.confirm()
+    await settled()
+    assert at_model(held) == [True]
+    assert held.went_on_from == (FIRST_PHRASE + " it was the worst of times,", 2)
+    await held.says(" it was the age of wisdom.")
+    await held.ends()
+    assert held.text.endswith("times, it was the age of wisdom.")
+
+
 async def test_reading_ahead_that_waits_does_not_hold_up_its_own_answer() -> None:
     gate = in_turn()
     answer, ahead = Request(gate, Order.ANSWER, 0), Request(gate, Order.AHEAD, 1)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.llm.backends.base import ChatMessage, Delta
+from services.llm.backends.base import ChatMessage, Delta, ToolCall
 from services.llm.generator import Answer, AnswerRequest, Generator
 from services.llm.prompt import CUT_MARK
 from tests.fakes import ManualClock
@@ -109,6 +109,15 @@ async def test_only_spoken_answers_lose_their_markdown() -> None:
     backend = FakeBackend(*words("This is **bold**"))
     assert await text_of(ask(backend, AnswerRequest(HELLO))) == "This is **bold**"
     assert await text_of(ask(backend, AnswerRequest(HELLO, spoken=True))) == "This is bold"
+
+
+async def test_a_call_that_is_written_as_text_is_not_said() -> None:
+    called = ChatMessage("assistant", "", (ToolCall("c1", "get_weather", "{}"),))
+    said = (*HELLO, called, ChatMessage("tool", "sunny", tool_call_id="c1"))
+    written = 'It is sunny. {"name": "get_weather", "arguments": {}}'
+    for spoken, heard in ((True, "It is sunny. "), (False, written)):
+        backend = FakeBackend(*words(written))
+        assert await text_of(ask(backend, AnswerRequest(said, spoken=spoken))) == heard
 
 
 async def test_closing_the_pieces_frees_the_slot() -> None:

@@ -232,6 +232,16 @@ async def test_tokens_are_counted_by_the_models_own_tokenizer(backend: LlamaCppB
     assert counts[3] > 1
 
 
+async def test_what_is_counted_at_once_does_not_wait_for_idle_connections(
+    backend: LlamaCppBackend,
+) -> None:
+    """Its server has one thread, and stays five seconds with a connection that is kept."""
+    texts = [f"Sentence number {number}." for number in range(8)]
+    async with asyncio.timeout(4):
+        counts = await asyncio.gather(*(asyncio.to_thread(backend.count_tokens, t) for t in texts))
+    assert min(counts) > 3
+
+
 async def test_signals_still_reach_the_process(model_file: Path) -> None:
     got = asyncio.Event()
     loop = asyncio.get_running_loop()

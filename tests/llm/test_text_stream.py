@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.llm.text_stream import SpokenText, TextStream
+from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
 
 
 def run(pieces: list[str] | list[bytes], stop: tuple[str, ...] = ()) -> tuple[list[str], bool]:
@@ -127,3 +127,33 @@ def test_words_do_not_wait() -> None:
         "! It",
         " is",
     ]
+
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Rome {old}"}}'
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (CALL, ""),
+        (f"One moment. {CALL} It is warm.", "One moment.  It is warm."),
+        (f"<tool_call>\n{CALL}\n</tool_call>So.", "So."),
+        ("<tool_call>anything</tool_call>", ""),
+        (f"Look:\n```json\n{CALL}\n```\nDone.", "Look:\n\nDone."),
+        ('Well. {"type": "function", "function": {"name": "get_weather"}}', "Well. "),
+        ('{"name": "get_weather", "argum', ""),  # the answer was as long as it may be
+        ('{"name": "other"} and {x} and <b>', '{"name": "other"} and {x} and <b>'),
+        ("if a < b then {", "if a < b then {"),
+        ("```print(1)``` `x` <tool", "```print(1)``` `x` <tool"),
+        ("{" + "no call " * 300, "{" + "no call " * 300),
+    ],
+)
+def test_calls_are_not_spoken(written: str, said: str, size: int) -> None:
+    uncalled = WithoutCalls(["get_weather"])
+    pieces = [uncalled.feed(written[i : i + size]) for i in range(0, len(written), size)]
+    assert "".join([*pieces, uncalled.finish()]) == said
+
+
+def test_where_there_are_no_tools_nothing_waits() -> None:
+    assert WithoutCalls([]).feed(f"<tool_call>{CALL}") == f"<tool_call>{CALL}"

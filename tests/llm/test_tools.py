@@ -296,6 +296,61 @@ async def test_an_openai_compatible_server_is_asked_and_read_as_it_wants() -> No
     assert body["messages"][2] == {"role": "tool", "content": "sun", "tool_call_id": "c1"}
 
 
+def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, **({"finish_reason": reason} if reason else {})}
+    return {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [choice], **more}
+
+
+def function(name: str | None, arguments: str, **more: Any) -> dict[str, Any]:
+    told = {"arguments": arguments} | ({"name": name} if name else {})
+    return {"tool_calls": [{"index": 0, **more, "function": told}]}
+
+
+ID = {"id": "chatcmpl-tool-1", "type": "function"}
+_ROLE = {"role": "assistant", "content": ""}
+# As they write a call that was named, and one that they were free to make: read out of their
+# sources (vLLM 003fe593, serving_chat.py; TensorRT-LLM 01bf1923, postprocess_handlers.py).
+WIRES: dict[str, list[dict[str, Any]]] = {
+    "vllm, named": [
+        chunk(_ROLE),
+        chunk(function("get_weather", '{"city"', **ID)),
+        chunk(function(None, ': "Rome"}')),
+        chunk(function(None, ""), "tool_calls", stop_reason=None),
+    ],
+    "vllm, auto: the last chunk has what was not yet streamed": [
+        chunk(_ROLE),
+        chunk({"content": "Wait."}),
+        chunk(function("get_weather", "", **ID)),
+        chunk(function(None, '{"city": "Ro')),
+        chunk(function(None, 'me"}'), "tool_calls"),
+    ],
+    "trtllm-serve, named: each chunk says the name, and the end is an ordinary one": [
+        chunk({"role": "assistant"}),
+        chunk(function("get_weather", '{"city"', type="function")),
+        chunk(function("get_weather", ': "Rome"}', type="function")),
+        chunk(function("get_weather", "", type="function"), "stop"),
+    ],
+    "trtllm-serve, auto: text and thoughts stand beside the call, empty": [
+        chunk({"role": "assistant"}),
+        chunk({"content": "Wait.", "reasoning_content": ""}),
+        chunk({"content": "", "reasoning_content": "", **function("get_weather", "", **ID)}),
+        chunk({"content": "", **function(None, '{"city": "Rome"}', type="function")}),
+        chunk({"content": "", "reasoning_content": ""}, "tool_calls"),
+    ],
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_calls_are_read_as_vllm_and_trtllm_serve_write_them(wire: str) -> None:
+    script = streaming(*WIRES[wire], {**USAGE, "created": 1}, b"data: [DONE]\n\n")
+    async with pair(script) as (backend, _):
+        text, pieces, ended = await answered(backend, weather_asked())
+    assert text == ("Wait." if "auto" in wire else "")
+    assert [p.name for p in pieces] == ["get_weather"] + [""] * (len(pieces) - 1)
+    assert "".join(p.arguments for p in pieces) == '{"city": "Rome"}'
+    assert ended == ("stop" if "ordinary" in wire else "tool_calls")
+
+
 @pytest.fixture
 async def small_model(bundle: Callable[[str], Path]) -> AsyncIterator[LlamaCppBackend]:
     backend = LlamaCppBackend(

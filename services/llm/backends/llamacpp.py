@@ -110,6 +110,9 @@ class LlamaCppBackend:
             base_url=self._server.listening_address,
             headers={"Authorization": f"Bearer {self._api_key}"},
             timeout=_TOKENIZE_TIMEOUT_S,
+            # The server has one thread, which stays for seconds with a connection on which nothing
+            # more comes. So each request has one of its own, and closes it.
+            limits=httpx.Limits(max_keepalive_connections=0),
             trust_env=False,
         )
 
