@@ -25,6 +25,12 @@ def astronaut() -> Avatar:
     return load_avatar(Path(__file__).parent / "astronaut")
 
 
+@cache
+def rendered() -> Avatar:
+    """The one that ships as the default: lips shut."""
+    return load_avatar(DEFAULT_FOLDER)
+
+
 def picture_of(renderer: Renderer, pose: FacePose) -> NDArray[np.uint8]:
     """RGB [size, size, 3] of a pose, as the service draws it; the caller's own."""
     return renderer.draw(pose)[..., :3].copy()

@@ -96,6 +96,11 @@ def test_bad_names_are_refused(store: AvatarStore, name: str) -> None:
         store.check_new(name)
 
 
+def test_a_name_that_would_do_is_said(store: AvatarStore) -> None:
+    with pytest.raises(InvalidInputError, match="'My-aunt' would do"):
+        store.check_new("My aunt")
+
+
 @pytest.mark.parametrize("damage", ["avatar.toml", "mesh.npz", "portrait.png"])
 def test_damaged_folder_is_named(saved: Path, damage: str) -> None:
     (saved / damage).write_bytes(b"\0garbage")

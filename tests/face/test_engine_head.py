@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import read_bundle, unpack_bundle
+from services.face.engines.head.clothes import freedom
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
@@ -118,6 +119,15 @@ def test_its_light_is_that_of_its_portrait() -> None:
     skin = near(made_head.SKIN, drawn, 60) & (drawn != made_head.background(SIZE)).any(axis=-1)
     assert np.abs(alike[skin].astype(int) - portrait[skin]).mean() < 6
     assert np.abs(drawn[skin].astype(int) - portrait[skin]).mean() > 25
+
+
+def test_skin_beneath_clothes_stays_there() -> None:
+    parts = read_bundle(bundle_files()).parts
+    clothes = [part for part in parts if "clothes" in part.names]
+    at = clothes[0].positions[0]
+    skin = at + np.array([(0, 0, 0), (0, 0, 0.01), (0, 0, 0.1)], np.float32)
+    assert freedom(skin, clothes, 1.0).tolist() == [0.0, 0.0, 1.0]
+    assert freedom(skin, [], 1.0).tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:

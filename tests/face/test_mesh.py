@@ -12,7 +12,7 @@ from services.face.avatar import topology
 from services.face.avatar.hidden import continue_behind, fill_hidden
 from services.face.avatar.mesh import build_mesh, head_frame, triangulate
 from services.face.avatar.shapes import SHAPES, closed_mouth, interpolate
-from tests.face.portraits import astronaut
+from tests.face.portraits import astronaut, rendered
 
 
 def _areas(points: NDArray[np.floating], triangles: NDArray[np.int32]) -> NDArray[np.float64]:
@@ -84,10 +84,25 @@ def test_face_follows_the_head_and_shoulders_stay() -> None:
 
 def test_closing_the_mouth_brings_the_lips_together() -> None:
     mesh, frame = build_mesh(_landmarks(), 512), head_frame(_landmarks())
-    rest = mesh.source + closed_mouth(mesh, frame)
+    rest = mesh.source + closed_mouth(mesh, frame, parted=True)
     upper, lower = rest[list(topology.UPPER_INNER_LIP)], rest[list(topology.LOWER_INNER_LIP)]
     assert np.abs(upper - lower).max() < 0.01
     assert np.abs(rest[mesh.still] - mesh.source[mesh.still]).max() == 0
+
+
+def test_a_smile_is_let_go_and_a_calm_mouth_is_left() -> None:
+    """How far corners lie above the line of the lips, and apart, in eye distances."""
+    corners = [topology.RIGHT_MOUTH_CORNER, topology.LEFT_MOUTH_CORNER]
+    for avatar, most in ((astronaut(), 0.01), (rendered(), 0.01)):
+        local = avatar.frame.local(avatar.rest)
+        lift = local[list(topology.UPPER_INNER_LIP[4:7]), 1].mean() - local[corners, 1].mean()
+        assert lift < most
+    smiling, calm = astronaut(), rendered()
+    apart = [
+        np.ptp(smiling.frame.local(p)[corners, 0]) for p in (smiling.mesh.source, smiling.rest)
+    ]
+    assert apart[1] < 0.9 * apart[0]
+    assert calm.rest[corners] == pytest.approx(calm.mesh.source[corners], abs=1)
 
 
 def test_frame_turns_with_the_face() -> None:
@@ -119,6 +134,15 @@ def test_corners_part_and_meet() -> None:
         shape = _shape(name)
         spread = shape[topology.LEFT_MOUTH_CORNER, 0] - shape[topology.RIGHT_MOUTH_CORNER, 0]
         assert sign * spread > 3, name
+
+
+def test_hair_beside_the_face_rests_while_the_jaw_falls() -> None:
+    avatar, mesh = astronaut(), astronaut().mesh
+    around = np.arange(topology.LANDMARKS + mesh.lined, len(mesh.source))
+    beside = around[avatar.frame.local(avatar.rest[around])[:, 1] < 0]
+    assert len(beside) > 60 and np.abs(_shape("jaw_open")[beside]).max() < 0.2
+    chin = _shape("jaw_open")[list(topology.JAW_LINE), 1]
+    assert (np.diff(chin[:7]) > 0).all() and (np.diff(chin[6:]) < 0).all(), "falls off to the ears"
 
 
 def test_brows_rise_less_than_the_skin_above_them_and_leave_the_hair() -> None:

@@ -20,13 +20,17 @@ from services.face.avatar.making.decoding import (
     jpeg_scans,
 )
 from services.face.avatar.making.landmarks import Landmarks
+from services.face.avatar.making.maker import shows_inside
 from services.face.avatar.making.portrait import (
     PortraitStudio,
     check_face,
     crop_head,
     head_angles,
 )
+from services.face.avatar.making.seen import check_seen
+from services.face.avatar.mesh import head_frame
 from tests.face.portraits import (
+    astronaut,
     encoded,
     jpeg_lying_on_its_side,
     jpeg_of_scans,
@@ -215,6 +219,61 @@ def test_a_tight_photo_is_refused_and_a_snug_one_is_not_streaked(studio: Portrai
     picture[0, ::2], picture[0, 1::2] = 0, 255  # an edge that would be smeared into columns
     square = crop_head(picture, moved, 512).astype(float)
     assert np.abs(np.diff(square[3], axis=0)).max() < 30
+
+
+def _covered(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> None:
+    """As by a hand, in the colour of the skin."""
+    x, y = points[[13, 14], :2].mean(axis=0).astype(int).tolist()
+    cheek = points[50, :2].astype(int)
+    skin = rgb[cheek[1], cheek[0]].tolist()
+    cv2.ellipse(rgb, (x, y), (70, 30), -20, 0, 360, skin, cv2.FILLED)
+
+
+def _darkened(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> None:
+    rgb //= 10
+
+
+def _eyes_shut(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> None:
+    points[[159, 386], 1] = points[[145, 374], 1] - 1
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (_covered, "mouth is covered: use a photo without a hand"),
+        (_darkened, "too dark: use a photo taken in better light"),
+        (_eyes_shut, "eyes are shut: use a photo in which they are open"),
+    ],
+)
+def test_what_an_avatar_moves_must_be_seen(
+    spoil: Callable[[NDArray[np.uint8], NDArray[np.floating]], None], said: str
+) -> None:
+    rgb, points = portrait().copy(), astronaut().mesh.source[:468].copy()
+    points = np.column_stack([points, np.zeros(468)])
+    check_seen(rgb, points)
+    spoil(rgb, points)
+    with pytest.raises(InvalidInputError, match=said):
+        check_seen(rgb, points)
+
+
+def test_upside_down(studio: PortraitStudio) -> None:
+    with pytest.raises(InvalidInputError, match=r"upside down|turned over"):
+        studio.take(np.ascontiguousarray(portrait()[::-1, ::-1]))
+
+
+@pytest.mark.parametrize(
+    ("between", "parted"),
+    [((176, 104, 98), False), ((226, 220, 208), True), ((48, 16, 14), True)],
+)
+def test_what_lies_between_lips_says_whether_they_are_parted(
+    between: tuple[int, int, int], parted: bool
+) -> None:
+    """Of full lips that are shut a gap is measured, too."""
+    points = np.column_stack([astronaut().mesh.source[:468], np.zeros(468)])
+    rim = [*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]
+    rgb = np.full((512, 512, 3), (180, 108, 100), np.uint8)
+    cv2.fillPoly(rgb, [np.round(points[rim, :2]).astype(np.int32)], between)
+    assert shows_inside(rgb, points, head_frame(points)) == parted
 
 
 def test_missing_weights_are_named(tmp_path: Path) -> None:

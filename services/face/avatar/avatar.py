@@ -41,6 +41,12 @@ _ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH = (
 FILES = (_ABOUT, _THUMBNAIL, _PORTRAIT, _BACKGROUND, _MATTE, _MESH)
 """All that an avatar's folder holds."""
 _JPEG_QUALITY = 88
+TEETH_EDGE_SHUT, TEETH_EDGE_PARTED = 0.035, 0.045
+"""`Avatar.teeth_edge` by what the portrait shows."""
+_POCKET, _DARK = 0.12, 0.6
+"""How far around the corners of an opening, in widths of it, what is so much darker than is usual
+there counts as the dark within.
+"""
 # RuntimeError: an archive that is encrypted, packed in an unknown way, or text nested too deep.
 _DAMAGE = (
     OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, EOFError, RuntimeError,
@@ -136,7 +142,13 @@ class Avatar:
         Over the background it gives the portrait again, so the edge keeps its softness and has no
         halo.
         """
-        return person_texture(self, _lips_only(self.portrait, self.mesh.source))
+        lips = _lips_only(self.portrait, self.mesh.source, parted=self.parted)
+        return person_texture(self, lips)
+
+    @property
+    def parted(self) -> bool:
+        """Whether the portrait shows teeth, or the dark behind them."""
+        return self.teeth_edge > TEETH_EDGE_SHUT
 
     def colour_at(self, vertices: Sequence[int]) -> NDArray[np.float64]:
         """Median colour [3] float64, RGB 0..255, of the portrait at some vertices."""
@@ -180,7 +192,9 @@ def person_texture(avatar: Avatar, seen: NDArray[np.uint8]) -> NDArray[np.uint8]
     return np.ascontiguousarray(fine.astype(np.uint8))
 
 
-def _lips_only(rgb: NDArray[np.uint8], source: NDArray[np.float64]) -> NDArray[np.uint8]:
+def _lips_only(
+    rgb: NDArray[np.uint8], source: NDArray[np.float64], *, parted: bool
+) -> NDArray[np.uint8]:
     """The portrait with lip in place of what it shows between the lips: the inside of the mouth is
     drawn, and must not be seen at the rims and in the corners as well.
     """
@@ -188,12 +202,28 @@ def _lips_only(rgb: NDArray[np.uint8], source: NDArray[np.float64]) -> NDArray[n
     mask: NDArray[np.uint8] = np.zeros(rgb.shape[:2], np.uint8)
     # In sixteenths of a pixel.
     cv2.fillPoly(mask, [np.round(rims * 16).astype(np.int32)], 1, cv2.LINE_8, 4)
-    margin = 12
+    margin = 12 + round(_POCKET * float(np.ptp(rims[:, 0])))
     x0, y0 = np.maximum(0, rims.min(axis=0).astype(int) - margin)
     x1, y1 = rims.max(axis=0).astype(int) + margin
+    if parted:
+        mask[y0:y1, x0:x1] |= _pockets(rgb[y0:y1, x0:x1], rims - (x0, y0))
     out = rgb.copy()
     out[y0:y1, x0:x1] = fill_hidden(rgb[y0:y1, x0:x1], 1.0 - mask[y0:y1, x0:x1].astype(np.float32))
     return out
+
+
+def _pockets(rgb: NDArray[np.uint8], rims: NDArray[np.float64]) -> NDArray[np.uint8]:
+    """The dark in the corners of a mouth, [h, w] 0 or 1: that of a smile would stay as two dots
+    where its corners have drawn in. rgb: [h, w, 3]; rims: [K, 2] pixels, the opening.
+    """
+    near: NDArray[np.uint8] = np.zeros(rgb.shape[:2], np.uint8)
+    radius = max(2, round(_POCKET * float(np.ptp(rims[:, 0]))))
+    for corner in (rims[rims[:, 0].argmin()], rims[rims[:, 0].argmax()]):
+        cv2.circle(near, np.round(corner).astype(int).tolist(), radius, 1, cv2.FILLED)
+    bright = rgb.max(axis=2)
+    dark = bright < _DARK * np.median(bright[near > 0])
+    grown = cv2.dilate((near & dark).astype(np.uint8), np.ones((3, 3), np.uint8))
+    return np.asarray(grown, np.uint8)
 
 
 def _enlarged(picture: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -92,6 +92,11 @@ class FaceMesh:
     offsets: NDArray[np.float64]
     """[N, 2] of linings: from their edge to their free side, pixels. Zero elsewhere."""
 
+    @property
+    def lined(self) -> int:
+        """How many vertices the linings have of their own."""
+        return sum(len(lining.strip) - 2 for lining in self.linings)
+
 
 def head_frame(points: NDArray[np.floating]) -> HeadFrame:
     """Axes from landmarks [468, 3] float in pixels."""

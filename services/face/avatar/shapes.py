@@ -56,6 +56,18 @@ _STILL_FACE = (
 )
 _NOSE_BASE = (2, 98, 327, 164)
 _JAW_SIDES = (58, 288, 132, 361)
+_HAIR_ABOVE = 0.05
+"""What lies around the face above this is at rest whatever is said; from the mouth down, in eye
+distances.
+"""
+_CHEEKS = (205, 425, 50, 280, 187, 411)
+_LIP_FOLLOW, _WHOLE_LIP_FOLLOW = (0.4, 0.62, 0.82, 1.0), (0.8, 0.87, 0.94, 1.0)
+"""How much each row of a lip, outer to inner, goes along when the mouth of the portrait is shut:
+where what was measured as a gap is lip, which fills it; where it shows the inside, and lips of
+their own height come together.
+"""
+_NEUTRAL_WIDTH, _BROAD_WIDTH = 0.58, 0.66
+"""Of a mouth, corner to corner, eye distances: nobody smiles; nobody shows teeth without."""
 _STEPS = np.arange(11)
 _ARCH = np.sin(np.pi * _STEPS / 10)
 """0 at the corners of the mouth, 1 in the middle."""
@@ -70,12 +82,18 @@ class FieldSpreader:
         """places: [N, 2] float64, the vertices in pixels."""
         self.local = frame.local(places)
         self._frame = frame
-        # The nearest still ring is enough: what lies beyond is still as well.
-        self._fixed = np.concatenate([np.array(_STILL_FACE), mesh.still[: len(topology.FACE_OVAL)]])
+        # The nearest still ring is enough: what lies beyond is still as well. Beside the face and
+        # above it the nearer ones are still, too: there is the hair.
+        around = np.arange(topology.LANDMARKS + mesh.lined, mesh.still[0])
+        beside = around[self.local[around, 1] < _HAIR_ABOVE]
+        ring = mesh.still[: len(topology.FACE_OVAL)]
+        self._fixed = np.concatenate([np.array(_STILL_FACE), beside, ring])
         self._mesh = mesh
         upper = {i for row in topology.UPPER_LIP_ROWS for i in row[1:-1]}
         lower = {i for row in topology.LOWER_LIP_ROWS for i in row[1:-1]}
-        below = np.clip(self.local[:, 1] / 0.12 + 0.5, 0, 1)
+        # Beside the mouth nothing parts them: there the one goes over into the other.
+        aside = np.clip((np.abs(self.local[:, 0]) - 0.26) / 0.35, 0, 1)
+        below = np.clip(self.local[:, 1] / (0.12 + 0.5 * aside) + 0.5, 0, 1)
         below[list(upper)] = 0.0
         below[list(lower)] = 1.0
         self._below = below * below * (3 - 2 * below)
@@ -148,40 +166,58 @@ def interpolate(
     return np.asarray(radii @ solved[:count] + solved[count] + query @ solved[count + 1 :])
 
 
-def closed_mouth(mesh: FaceMesh, frame: HeadFrame) -> NDArray[np.float64]:
+def closed_mouth(mesh: FaceMesh, frame: HeadFrame, *, parted: bool) -> NDArray[np.float64]:
     """Displacement, [N, 2] float64 in pixels, from the portrait to the face at rest: lips shut, a
-    broad smile let go in part.
+    smile let go.
+
+    parted: the portrait shows what is between its lips.
     """
     spreader = FieldSpreader(mesh, frame, mesh.source)
     local = spreader.local
     upper, lower = local[list(topology.UPPER_INNER_LIP)], local[list(topology.LOWER_INNER_LIP)]
     gap = float((lower - upper)[1:-1, 1].max())
-    width = float(local[topology.LEFT_MOUTH_CORNER, 0] - local[topology.RIGHT_MOUTH_CORNER, 0])
-    excess = float(np.clip(width - 0.56, 0, 0.2)) if gap > 0.03 else 0.0
     moves: dict[int, tuple[float, float]] = {}
     # The upper lip takes the smaller part of the way; the meeting line is smoothed along the mouth.
     meeting = upper + (lower - upper) * 0.42
     meeting[:, 0] = (upper[:, 0] + lower[:, 0]) / 2
-    follow = (0.4, 0.62, 0.82, 1.0)
+    follow = _WHOLE_LIP_FOLLOW if parted else _LIP_FOLLOW
     for rows, inner in ((topology.UPPER_LIP_ROWS, upper), (topology.LOWER_LIP_ROWS, lower)):
         for row, share in zip(rows, follow, strict=True):
             for i in range(1, 10):
                 step = (meeting[i] - inner[i]) * share
                 moves[row[i]] = (float(step[0]), float(step[1]))
-    squeeze = -0.45 * excess / width
-    for row in topology.UPPER_LIP_ROWS + topology.LOWER_LIP_ROWS:
-        for i, vertex in enumerate(row):
-            u, v = moves.get(vertex, (0.0, 0.0))
-            side = abs(i - 5) / 5
-            moves[vertex] = (
-                u + squeeze * (float(local[vertex, 0]) + u),
-                v + 0.16 * excess * side**2,
-            )
     for vertex in _NOSE_BASE:
         moves[vertex] = (0.0, 0.0)
     for vertex in topology.JAW_LINE:
         moves[vertex] = (0.0, -0.45 * gap * float(np.clip(1 - abs(local[vertex, 0]) / 1.1, 0, 1)))
+    _let_go(moves, local, meeting[:, 1], parted=parted)
     return spreader.spread(moves)
+
+
+def _let_go(
+    moves: dict[int, tuple[float, float]],
+    local: NDArray[np.float64],
+    line: NDArray[np.float64],
+    *,
+    parted: bool,
+) -> None:
+    """Adds to `moves`, which shut the lips along `line` [11] (v), what a smile does not keep: the
+    line straightens, and its corners draw in. A mouth that is wide by nature stays so.
+    """
+    corners = local[[topology.RIGHT_MOUTH_CORNER, topology.LEFT_MOUTH_CORNER], 0]
+    width, rise = float(corners[1] - corners[0]), float(line[4:7].mean()) - line
+    lift = float(rise[[0, -1]].mean())
+    smiling = float(np.clip((lift - 0.012) / 0.03, 0, 1))
+    if parted:
+        smiling = max(smiling, float(np.clip((width - _BROAD_WIDTH) / 0.1, 0, 1)))
+    drop = 0.9 * smiling * np.clip(rise, 0, 0.12)
+    squeeze = -0.65 * smiling * float(np.clip(width - _NEUTRAL_WIDTH, 0, 0.3)) / width
+    for row in topology.UPPER_LIP_ROWS + topology.LOWER_LIP_ROWS:
+        for vertex, lower in zip(row, drop.tolist(), strict=True):
+            u, v = moves.get(vertex, (0.0, 0.0))
+            moves[vertex] = (u + squeeze * (float(local[vertex, 0]) + u), v + lower)
+    for vertex in _CHEEKS:
+        moves[vertex] = (0.0, 0.25 * float(drop[[0, -1]].mean()))
 
 
 def build_shapes(
@@ -258,13 +294,14 @@ def _jaw_open(local: NDArray[np.float64]) -> Moves:
         for row in topology.UPPER_LIP_ROWS
     ]
     moves = _lip_moves(upper, lower)
+    # The further a part of the jaw lies before the ears, the further it falls; the cheeks are
+    # drawn in over it.
     for vertex in topology.JAW_LINE:
-        moves[vertex] = (
-            0.0,
-            0.26 * float(np.clip(1 - (abs(local[vertex, 0]) / 0.95) ** 2, 0.12, 1)),
-        )
+        aside = float(local[vertex, 0])
+        fall = 0.26 * float(np.clip(1 - (abs(aside) / 0.82) ** 2, 0.16, 1))
+        moves[vertex] = (-0.03 * aside, fall)
     for vertex in _JAW_SIDES:
-        moves[vertex] = (0.0, 0.04)
+        moves[vertex] = (-0.02 * float(local[vertex, 0]), 0.025)
     return moves
 
 
@@ -292,8 +329,9 @@ def _pucker(local: NDArray[np.float64]) -> Moves:
 
 def _lower_lip_under_teeth() -> Moves:
     """The lower lip is drawn in under the upper teeth, the upper lip bares them."""
-    upper = [_columns(np.zeros(11), -lift * _ARCH) for lift in (0.02, 0.032, 0.044, 0.055)]
-    lower = [_columns(np.zeros(11), -lift * _ARCH) for lift in (0.03, 0.022, 0.012, 0.0)]
+    arch = _ARCH**1.4  # lips touch at the sides
+    upper = [_columns(np.zeros(11), -lift * arch) for lift in (0.014, 0.024, 0.034, 0.044)]
+    lower = [_columns(np.zeros(11), -lift * arch) for lift in (0.036, 0.028, 0.018, 0.008)]
     return {**_lip_moves(upper, lower), topology.CHIN: (0.0, -0.02)}
 
 
@@ -305,7 +343,7 @@ def _smile(local: NDArray[np.float64]) -> Moves:
     lower = [
         _columns(0.14 * _row_u(local, row), -0.075 * side**1.6) for row in topology.LOWER_LIP_ROWS
     ]
-    cheeks = {vertex: (0.0, -0.03) for vertex in (205, 425, 50, 280, 187, 411)}
+    cheeks = dict.fromkeys(_CHEEKS, (0.0, -0.03))
     return {**_lip_moves(upper, lower), **cheeks}
 
 

@@ -67,8 +67,11 @@ def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None
     Raises InvalidInputError, AlreadyExistsError, AtCapacityError.
     """
     if not is_name(name):
+        better = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-")[:64]
+        advice = f"; {better!r} would do" if 2 * len(better) > len(name) else ""
         raise InvalidInputError(
-            f"{name!r} is no avatar name: 1 to 64 letters, digits, _ and - are allowed"
+            f"{name[:80]!r} is no avatar name: 1 to 64 letters A to Z, digits, _ and - are "
+            f"allowed{advice}"
         )
     if name in taken:
         raise AlreadyExistsError(f"there is already an avatar {name!r}")

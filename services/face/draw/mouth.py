@@ -283,7 +283,7 @@ def _draw_seam(out, x, y, off, gap, edge, p):  # type: ignore[no-untyped-def]
     """The fine shadow where lips touch; it gives way to the dark of the mouth as they part."""
     width = 0.011 * p[12]
     strength = p[13] * np.exp(-((off / width) ** 2)) * (1 - smooth_step(gap / (0.03 * p[12])))
-    strength *= smooth_step(edge / (0.08 * p[12]))
+    strength *= smooth_step(edge / (0.035 * p[12]))
     out[y, x, 0] = int(out[y, x, 0] * (1 - 0.8 * strength))
     out[y, x, 1] = int(out[y, x, 1] * (1 - strength))
     out[y, x, 2] = int(out[y, x, 2] * (1 - strength))

@@ -106,7 +106,9 @@ def check_picture(content: bytes) -> None:
         )
     declared = image_size(content)
     if declared is None:
-        raise InvalidInputError("not a picture: JPEG, PNG and WebP are read")
+        raise InvalidInputError(
+            "not a picture: JPEG, PNG and WebP are read, so save it as one of them"
+        )
     width, height = declared
     if width * height > MAX_IMAGE_PIXELS:
         raise InvalidInputError(

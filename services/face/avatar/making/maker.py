@@ -4,6 +4,7 @@ mouth.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import cv2
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.avatar import Avatar
+from services.face.avatar.avatar import TEETH_EDGE_PARTED, TEETH_EDGE_SHUT, Avatar
 from services.face.avatar.hidden import continue_behind
 from services.face.avatar.making.lids import paint_lids
 from services.face.avatar.making.portrait import Portrait
@@ -20,9 +21,12 @@ from services.face.avatar.shapes import build_shapes, closed_mouth
 from services.face.draw.mouth import seen_teeth, teeth_texture
 
 _DEFAULT_IVORY = (228.0, 216.0, 196.0)
+_OPENING = (*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1])
+"""Outline of what lies between the lips."""
+_LIPS = (*topology.UPPER_LIP_ROWS[1][3:8], *topology.LOWER_LIP_ROWS[1][3:8])
 _CHEEKS = (50, 280, 205, 425, 36, 266, 101, 330)
 _OPEN_GAP = 0.03
-"""Lips further apart than this, in eye distances, show what is between them."""
+"""Lips further apart than this, in eye distances, may show what is between them."""
 
 
 def make_avatar(
@@ -32,24 +36,23 @@ def make_avatar(
     rgb, points = portrait.rgb, portrait.landmarks.points
     size = rgb.shape[0]
     frame = head_frame(points)
-    gap = float(np.ptp(frame.local(points[[13, 14], :2])[:, 1]))
-    shows_teeth = gap > _OPEN_GAP
+    parted = shows_inside(rgb, points, frame)
     mesh = build_mesh(points, size)
-    rest = mesh.source + closed_mouth(mesh, frame)
-    if shows_teeth:
+    rest = mesh.source + closed_mouth(mesh, frame, parted=parted)
+    if parted:
         mesh = replace(mesh, source=_without_fringe(mesh))
     middle = rest[list(topology.UPPER_INNER_LIP)].mean(axis=0)
     frame = HeadFrame(middle, frame.axes, frame.eye_distance, frame.pivot)
     lips = points[:, :2].astype(np.float64)
-    opening = lips[[*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1]]]
-    light = _light(rgb, points)
+    opening = lips[list(_OPENING)]
+    light = _light(rgb, points, portrait.landmarks.iris)
     # A rim outside the matte is tinted by the person: it counts as hidden.
     rim = cv2.dilate(portrait.person, np.ones((9, 9), np.uint8))
     background = continue_behind(rgb, rim > 0.01, reach=0.35 * frame.eye_distance)
     lids, lids_at, lash = paint_lids(rgb, points, frame)
-    ivory = _ivory(rgb, opening, light) if shows_teeth else np.array(_DEFAULT_IVORY)
+    ivory = _ivory(rgb, opening, light) if parted else np.array(_DEFAULT_IVORY)
     upper_teeth = teeth_texture(ivory, upper=True)
-    if shows_teeth:
+    if parted:
         upper_teeth = seen_teeth(rgb, lips, frame, upper_teeth, ivory)
     upper_teeth[..., 3] *= 255
     matte = np.round(explained_matte(rgb, background, portrait.person) * 255).astype(np.uint8)
@@ -74,8 +77,8 @@ def make_avatar(
         mouth_middle=middle,
         ivory=ivory,
         mouth_light=light,
-        teeth_edge=0.045 if shows_teeth else 0.035,
-        seam=0.5 if shows_teeth else 0.15,
+        teeth_edge=TEETH_EDGE_PARTED if parted else TEETH_EDGE_SHUT,
+        seam=0.5 if parted else _seam(rgb, points, frame),
     )
 
 
@@ -116,13 +119,90 @@ def _without_fringe(mesh: FaceMesh) -> NDArray[np.float64]:
     return source
 
 
-def _light(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> NDArray[np.float64]:
-    """How brightly the face is lit, from the bright part of the cheeks: [3], the same for all
-    colours.
+def shows_inside(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame) -> bool:
+    """Whether teeth or the dark behind them are seen between the lips of a portrait.
+
+    rgb: [H, W, 3] uint8; points: landmarks [468, 3] float in its pixels. Full lips that are shut
+    are measured as parted: so what lies between decides, which is paler than a lip, or far darker.
+    """
+    if float(np.ptp(frame.local(points[[13, 14], :2])[:, 1])) < _OPEN_GAP:
+        return False
+    inside = _colours_within(rgb, points, _OPENING)
+    lip = _lip_colour(rgb, points)
+    if len(inside) < 8:
+        return False
+    bright = inside.max(axis=1)
+    paler = inside.min(axis=1) / np.maximum(bright, 1) > lip.min() / max(lip.max(), 1) + 0.1
+    teeth = paler & (bright > 0.8 * lip.max())
+    dark = bright < 0.5 * lip.max()
+    return bool((teeth | dark).mean() > 0.3)
+
+
+def _seam(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame) -> float:
+    """Shadow between lips that are shut in the portrait, 0..1: as dark as the line that it shows
+    there, as far as that is taken for an opening and so painted over.
+    """
+    gap = float(np.ptp(frame.local(points[[13, 14], :2])[:, 1]))
+    inside = _colours_within(rgb, points, _OPENING)
+    if len(inside) < 8:
+        return 0.15
+    bright = inside.max(axis=1) / max(float(_lip_colour(rgb, points).max()), 1.0)
+    darkness = 1 - float(np.percentile(bright, 15))
+    return float(np.clip(darkness * min(1.0, gap / 0.02), 0.15, 0.6))
+
+
+def _lip_colour(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Median [3], RGB 0..255."""
+    x, y = np.clip(np.round(points[list(_LIPS), :2]).astype(int), 0, len(rgb) - 1).T
+    return np.asarray(np.median(rgb[y, x].astype(np.float64), axis=0))
+
+
+def _colours_within(
+    rgb: NDArray[np.uint8], points: NDArray[np.floating], rim: Sequence[int]
+) -> NDArray[np.float64]:
+    """Pixels [K, 3] of `rgb` within a closed rim of landmarks."""
+    mask = np.zeros(rgb.shape[:2], np.uint8)
+    cv2.fillPoly(mask, [np.round(points[list(rim), :2]).astype(np.int32)], 1)
+    return rgb[mask > 0].astype(np.float64)
+
+
+def _light(
+    rgb: NDArray[np.uint8], points: NDArray[np.floating], iris: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """How the face is lit, [3] RGB about 1: how brightly from the bright part of the cheeks, in
+    which colour from the whites of the eyes. iris: [2, 3] x, y, radius; pixels.
     """
     xy = np.clip(np.round(points[list(_CHEEKS), :2]).astype(int), 0, rgb.shape[0] - 1)
     bright = float(np.percentile(rgb[xy[:, 1], xy[:, 0]].max(axis=1), 70))
-    return np.full(3, np.clip(0.25 + 0.75 * bright / 215.0, 0.45, 1.05))
+    masked = rgb.copy()
+    for x, y, radius in iris:
+        cv2.circle(masked, (round(x), round(y)), round(1.2 * radius) + 1, (0, 0, 0), cv2.FILLED)
+    whites = np.vstack(
+        [
+            _colours_within(masked, points, (*upper, *lower[-2:0:-1]))
+            for upper, lower in (
+                (topology.RIGHT_UPPER_LID, topology.RIGHT_LOWER_LID),
+                (topology.LEFT_UPPER_LID, topology.LEFT_LOWER_LID),
+            )
+        ]
+    )
+    level = np.clip(0.25 + 0.75 * bright / 215.0, 0.45, 1.05)
+    return np.asarray(level * _tint(whites[whites.max(axis=1) > 0]))
+
+
+def _tint(whites: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Colour of the light that falls on white [K, 3], RGB: [3] with 1 for the strongest.
+
+    From warm to cold as lamps and sky are: blue against green tells. Red tells nothing, for lids
+    and skin redden whites.
+    """
+    if len(whites) < 12:
+        return np.ones(3)
+    bright = whites.max(axis=1)
+    _, green, blue = np.median(whites[bright >= np.percentile(bright, 60)], axis=0)
+    coldness = blue / max(green, 1.0)
+    warm, cold = (np.clip(share, 0.4, 1.0) ** 0.8 for share in (coldness / 0.85, 1.05 / coldness))
+    return np.array([cold, (warm * cold) ** 0.35, warm])
 
 
 def _ivory(

@@ -14,6 +14,7 @@ from services.face.avatar import topology
 from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker, Landmarks
 from services.face.avatar.making.matte import Segmenter
+from services.face.avatar.making.seen import check_seen
 from services.face.avatar.making.tflite import TfliteModel
 from visavis.serving.errors import InvalidInputError
 
@@ -23,6 +24,7 @@ _CENTRE_DROP = 0.04
 """How far the centre of the square lies below the centre of the face, in sides."""
 MIN_FACE_PIXELS = 80
 """From the brows to the chin; below it the mouth is too coarse to move."""
+_UPRIGHT_MARGIN = 0.03
 _RIVAL_SHARE = 0.5
 """A second face this wide, in widths of the first, makes the picture ambiguous."""
 _MAX_OUTSIDE = 0.15
@@ -68,7 +70,21 @@ class PortraitStudio:
         rgb = crop_head(picture, landmarks.points, size)
         # Measured again in the crop: there the face has the size that the nets like best.
         measured = self._find_face(rgb, largest=True)
+        self._check_upright(rgb)
+        check_seen(rgb, measured.points)
         return Portrait(rgb, measured, self._segmenter.person(rgb))
+
+    def _check_upright(self, rgb: NDArray[np.uint8]) -> None:
+        """Faces are found upside down as well, and measured as if they stood upright: but a net
+        that has seen them upright is surer of them so.
+        """
+        turned = np.ascontiguousarray(rgb[::-1, ::-1])
+        sure, surer = (
+            max((box.score for box in self._detector.detect(picture)), default=0.0)
+            for picture in (rgb, turned)
+        )
+        if surer > sure + _UPRIGHT_MARGIN:
+            raise InvalidInputError("the picture is upside down: turn it and use it again")
 
     def _find_face(self, rgb: NDArray[np.uint8], *, largest: bool = False) -> Landmarks:
         boxes = sorted(self._detector.detect(rgb), key=lambda box: box.width, reverse=True)
@@ -186,15 +202,16 @@ def check_face(landmarks: Landmarks, width: int, height: int) -> None:
     if found < MIN_FACE_PIXELS:
         raise _too_small(found)
     yaw, pitch, roll = head_angles(points)
-    for name, angle, limit in (
-        ("sideways", yaw, _MAX_YAW),
-        ("up or down", pitch, _MAX_PITCH),
-        ("over", roll, _MAX_ROLL),
+    frontal = "use a photo taken from the front"
+    for name, angle, limit, advice in (
+        ("sideways", yaw, _MAX_YAW, frontal),
+        ("up or down", pitch, _MAX_PITCH, frontal),
+        ("over", roll, _MAX_ROLL, "turn the picture until the head is upright"),
     ):
         if abs(angle) > limit:
             raise InvalidInputError(
                 f"the head is turned {name} by {math.degrees(abs(angle)):.0f} degrees, "
-                f"at most {math.degrees(limit):.0f} work: use a photo taken from the front"
+                f"at most {math.degrees(limit):.0f} work: {advice}"
             )
 
 

@@ -66,10 +66,10 @@ def likened(model: Model, portrait: NDArray[np.uint8]) -> Model:
     return model._replace(texels=texels.view(np.uint32).reshape(-1)).paired()
 
 
-def _drawn(model: Model) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+def _drawn(model: Model) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """At rest: [size, size, 3] RGB, and which triangle each pixel shows; -1: none."""
     picture = HeadRenderer(model).draw(FacePose())[..., :3].astype(np.float64)
-    return picture, thread_work(model).shown.reshape(model.size, model.size).copy()
+    return picture, thread_work(model).triangles()
 
 
 def _inside(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:

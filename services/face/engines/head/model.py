@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.raster import texel_pairs
 from services.face.engines.head.bundle import Framing, HeadBundle, Light
+from services.face.engines.head.clothes import freedom
 from services.face.engines.head.glb import Part
 from services.face.engines.head.light import (
     GLOSSES,
@@ -113,7 +114,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     rest = np.concatenate([part.positions for part in parts])
     parts_of = np.repeat(np.arange(len(parts)), [len(part.triangles) for part in parts])
     eyes = _eyes(parts, first)
-    neck, follows = _neck(bundle, parts, eyes)
+    build = _build(bundle, parts, eyes)
     camera = _camera(bundle.about.framing, size)
     centre = rest.astype(np.float64).mean(axis=0)
     upright = [_upright(part, centre) for part in parts]
@@ -127,7 +128,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         moved=shapes.moved,
         deltas=shapes.deltas,
         normal_deltas=shapes.normal_deltas,
-        follows=follows,
+        follows=_follows(parts, build),
         inside=np.concatenate([np.full(len(p.positions), kind_of(p) in _INSIDE) for p in parts]),
         gain=_gains(bundle.about.light, parts, normals, light[0]),
         light=light,
@@ -148,8 +149,8 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         lamps=_catchlights(bundle.about.light, camera[:9].reshape(3, 3)),
         background=_pixels(bundle.background, size),
         size=size,
-        neck=neck,
-        width=2 * math.dist(camera[9:12], neck) * size / 2 / camera[12],
+        neck=build.neck,
+        width=2 * math.dist(camera[9:12], build.neck) * size / 2 / camera[12],
     )
 
 
@@ -208,13 +209,20 @@ def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64
     return np.array(found)
 
 
-def _neck(
-    bundle: HeadBundle, parts: Sequence[Part], eyes: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """What the head turns about, and how much each vertex turns with it.
+class _Build(NamedTuple):
+    """How somebody is built."""
 
-    In proportion to a grown-up's face, whose chin is 115 mm below the eyes: it turns on the
-    uppermost vertebrae, behind the jaw, and the neck below twists.
+    neck: NDArray[np.float64]
+    """[3] what the head turns about."""
+    chin: float
+    """Its height, as a grown-up has it: 115 mm below the eyes."""
+    unit: float
+    """How large the head is, about 1."""
+
+
+def _build(bundle: HeadBundle, parts: Sequence[Part], eyes: NDArray[np.float64]) -> _Build:
+    """In proportion to a grown-up's face, whose head turns on the uppermost vertebrae, behind the
+    jaw.
     """
     eye = eyes[:2, :3].mean(axis=0)
     mouth = [part.positions for part in parts if kind_of(part) in ("teeth", "tooth")]
@@ -223,11 +231,25 @@ def _neck(
     neck = bundle.about.neck
     if neck is None:
         neck = eye + unit * np.array([0.0, -0.085, -0.08])
-    chin = eye[1] - 0.115 * unit
-    height = np.concatenate([part.positions[:, 1] for part in parts])
-    rise = np.clip((height - (chin - 0.055 * unit)) / (0.06 * unit), 0, 1)
-    stays = np.concatenate([np.full(len(p.positions), kind_of(p) == "cloth") for p in parts])
-    return neck, np.where(stays, 0, rise * rise * (3 - 2 * rise)).astype(np.float32)
+    return _Build(neck, eye[1] - 0.115 * unit, unit)
+
+
+def _follows(parts: Sequence[Part], build: _Build) -> NDArray[np.float32]:
+    """How much each vertex turns with the head: the neck below it twists, and clothes stay, with
+    what they hold.
+    """
+    clothes = [part for part in parts if kind_of(part) == "cloth"]
+    found = []
+    for part in parts:
+        lowest = build.chin - 0.055 * build.unit
+        rise = np.clip((part.positions[:, 1] - lowest) / (0.06 * build.unit), 0, 1)
+        free = rise * rise * (3 - 2 * rise)
+        if kind_of(part) == "cloth":
+            free[:] = 0
+        elif _is_skin(part):
+            free *= freedom(part.positions, clothes, build.unit)
+        found.append(free)
+    return np.concatenate(found).astype(np.float32)
 
 
 class _Shapes(NamedTuple):

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
 from services.face.draw.pose import FacePose
 from services.face.engines.head.model import Model
-from services.face.engines.head.raster import ORDERS, Placing, Work, draw_head
+from services.face.engines.head.raster.picture import draw_head
+from services.face.engines.head.raster.work import Placing, Work, new_work
 
 MOST_TURN = 0.6
 """Radians; nobody's neck turns its head further before a camera."""
@@ -86,25 +87,5 @@ def thread_work(model: Model) -> Work:
     if key not in kept:
         while len(kept) >= _KEPT_SIZES:
             kept.pop(next(iter(kept)))
-        pixels, fours = np.empty(size * size, np.uint32), np.empty((2, size), np.uint64)
-        kept[key] = Work(
-            places=np.empty((vertices, 3), np.float32),
-            normals=np.empty((vertices, 3), np.float32),
-            screen=np.empty((vertices, 5), np.float32),
-            facing=np.empty(triangles, np.uint8),
-            seen=np.empty(triangles, np.bool_),
-            planes=np.empty((triangles, 5), np.float32),
-            steps=np.empty((triangles, 12), np.int64),
-            order=np.empty(triangles, np.int32),
-            counts=np.empty(ORDERS + 1, np.int32),
-            depth=np.empty(size * size, np.float32),
-            shown=np.empty(size * size, np.int32),
-            clear=np.empty(size * size, np.uint32),
-            spans=np.empty((size, 2), np.int32),
-            fours=fours,
-            halves=fours.view(np.uint32),
-            looks=np.empty((2, size), np.uint32),
-            pixels=pixels,
-            picture=pixels.view(np.uint8).reshape(size, size, 4),
-        )
+        kept[key] = new_work(model)
     return kept[key]

@@ -43,7 +43,7 @@ def seen_alone(model: Model) -> Model:
     ends, outside = np.zeros(len(thin), bool), np.zeros(len(model.rest), bool)
     for pose in _poses():
         renderer.draw(pose)
-        visible = thread_work(model).shown
+        visible = thread_work(model).triangles()
         shown += np.bincount(visible[visible >= 0], minlength=len(shown))
         ends |= _before_others(model, thin)
         x, y = thread_work(model).screen[:, :2].T
@@ -74,13 +74,13 @@ def _before_others(model: Model, which: NDArray[np.int64]) -> NDArray[np.bool_]:
     """
     work, size = thread_work(model), model.size
     reach = 2 * (size // 512) + 3
-    depth = cv2.erode(work.depth.reshape(size, size), np.ones((reach, reach), np.uint8))
+    depth = cv2.erode(work.depths(), np.ones((reach, reach), np.uint8))
     corners = work.screen[model.triangles[which], :3]
     points = np.einsum("ps,msc->mpc", _ACROSS.astype(np.float32), corners)
     column, row = np.rint(points[..., 0]).astype(int), np.rint(points[..., 1]).astype(int)
     outside = (np.minimum(column, row) < 0) | (np.maximum(column, row) >= size)
     row, column = row.clip(0, size - 1), column.clip(0, size - 1)
-    alone = work.shown.reshape(size, size)[row, column] < model.opaque
+    alone = work.triangles()[row, column] < model.opaque
     found = outside | (alone & (points[..., 2] * _NEARLY >= depth[row, column]))
     return np.asarray(found.any(axis=1) & (work.facing[which] > 0))
 

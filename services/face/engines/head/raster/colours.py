@@ -1,0 +1,134 @@
+"""Colours of what is nearest, line by line, and the light that eyes mirror."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from services.face.draw.compiling import inlined, inner
+from services.face.draw.raster import shares
+from services.face.engines.head.raster.planes import MOST_LIGHT, MOST_SHINE
+
+_LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
+_BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
+_GAIN_BITS = np.uint32(10)
+_TRIANGLE, _NONE = np.uint64(0xFFFFFFFF), np.uint64(0)
+_1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
+_4, _8, _12, _16TH = np.uint64(4), np.uint64(8), np.uint64(12), np.uint64(16)
+
+
+@inner()
+def colour_pixels(model, work):  # type: ignore[no-untyped-def]
+    """Lays the colours of what is nearest over what stands behind the head, line by line."""
+    spans, pixels, background = work.spans, work.pixels, model.background
+    size = np.uint64(len(work.picture))
+    for y in range(size):
+        line = np.uint64(y) * size
+        for at in range(line, line + size):
+            pixels[at] = background[at]
+        if spans[y, 0] < spans[y, 1]:
+            start, count = np.uint64(spans[y, 0]), np.uint64(spans[y, 1] - spans[y, 0])
+            fetch_pixels(line + start, count, start, y, model, work)
+            mix_pixels(line + start, count, work)
+
+
+@inlined()
+def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-untyped-def]
+    """Place in the texture, light and shine of each pixel, and what the four texels there are."""
+    nearest, planes, textures, pairs = work.nearest, work.planes, work.textures, model.pairs
+    above, below, within, lights = work.fours[0], work.fours[1], work.looks[0], work.looks[1]
+    least, y = np.float32(0.0), np.float32(np.int64(line))
+    for i in range(count):
+        at = (nearest[first + i] & _TRIANGLE) * _16TH
+        x = np.float32(np.int64(column + i))
+        down, most = at + _8, at + _12
+        a = planes[at] + planes[at + _4] * x + planes[down] * y
+        b = planes[at + _1] + planes[at + _4 + _1] * x + planes[down + _1] * y
+        c = planes[at + _2] + planes[at + _4 + _2] * x + planes[down + _2] * y
+        d = planes[at + _3] + planes[at + _4 + _3] * x + planes[down + _3] * y
+        u = np.int32(min(max(a, least), planes[most]))
+        v = np.int32(min(max(b, least), planes[most + _1]))
+        light = np.int32(min(max(c, least), MOST_LIGHT))
+        shine = np.int32(min(max(d, least), MOST_SHINE))
+        wide = np.int64(textures[most + _3])
+        texel = np.int64(textures[most + _2]) + np.int64(v >> 8) * wide + np.int64(u >> 8)
+        above[i], below[i] = pairs[texel], pairs[texel + wide]
+        within[i] = np.uint32((u & 255) | ((v & 255) << 8) | (shine << 16))
+        lights[i] = np.uint32(light)
+
+
+@inlined()
+def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
+    """Mixes and lights them."""
+    nearest, pixels, within, lights = work.nearest, work.pixels, work.looks[0], work.looks[1]
+    above, below = work.halves[0], work.halves[1]
+    for i in range(count):
+        place, two = within[i], _2 * i
+        red, green, blue, _ = mixed(
+            above[two], above[two + _1], below[two], below[two + _1],
+            place & _FULL, (place >> _BYTE) & _FULL, lights[i], place >> _16,
+        )  # fmt: skip
+        colour = red | (green << _BYTE) | (blue << _16)
+        there = nearest[first + i] != _NONE
+        pixels[first + i] = colour if there else pixels[first + i]
+
+
+@inlined()
+def mixed(a, b, c, d, x, y, gain, shine):  # type: ignore[no-untyped-def]
+    """Four texels as one, lit (1024: 1): red, green, blue times alpha, and alpha; 0..255."""
+    both = (x * y) >> _BYTE
+    wa, wb, wc = np.uint32(256) - x - y + both, x - both, y - both
+    red_blue = (a & _LANES) * wa + (b & _LANES) * wb + (c & _LANES) * wc + (d & _LANES) * both
+    red_blue = ((red_blue + _ROUNDING) >> _BYTE) & _LANES
+    a, b, c, d = a >> _BYTE, b >> _BYTE, c >> _BYTE, d >> _BYTE
+    green = (a & _LANES) * wa + (b & _LANES) * wb + (c & _LANES) * wc + (d & _LANES) * both
+    green = ((green + _ROUNDING) >> _BYTE) & _LANES
+    alpha = green >> _16
+    shine = (shine * alpha + _FULL) >> _BYTE
+    red = min((((red_blue & _FULL) * gain) >> _GAIN_BITS) + shine, alpha)
+    blue = min((((red_blue >> _16) * gain) >> _GAIN_BITS) + shine, alpha)
+    return red, min((((green & _FULL) * gain) >> _GAIN_BITS) + shine, alpha), blue, alpha
+
+
+@inlined()
+def blended(colour, share, beneath):  # type: ignore[no-untyped-def]
+    """So much of a colour, 0..255, and the rest of what was there."""
+    rest = _FULL - share
+    red_blue = shares(colour & _LANES, share) + shares(beneath & _LANES, rest)
+    green = shares((colour >> _BYTE) & _FULL, share) + shares((beneath >> _BYTE) & _FULL, rest)
+    return (red_blue & _LANES) | ((green & _FULL) << _BYTE)
+
+
+@inner()
+def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
+    """Mirrors the lamps in a cornea: they stay where they are, whatever the eye looks at."""
+    eyes, lamps, nearest, turned = model.eyes, model.lamps, work.nearest, head.turned
+    size, pixels = len(work.picture), work.pixels
+    pupil = int(eyes[eye, 4])
+    # Between the eye's middle and its pupil is the cornea's own middle: the ball that the cornea is
+    # part of is smaller (about 7.8 mm in an eye of 12 mm).
+    x = eyes[eye, 0] + 0.45 * (work.places[pupil, 0] - eyes[eye, 0])
+    y = eyes[eye, 1] + 0.45 * (work.places[pupil, 1] - eyes[eye, 1])
+    z = eyes[eye, 2] + 0.45 * (work.places[pupil, 2] - eyes[eye, 2])
+    right = turned[0, 0] * x + turned[0, 1] * y + turned[0, 2] * z + turned[0, 3]
+    up = turned[1, 0] * x + turned[1, 1] * y + turned[1, 2] * z + turned[1, 3]
+    away = turned[2, 0] * x + turned[2, 1] * y + turned[2, 2] * z + turned[2, 3]
+    ball, middle = 0.65 * eyes[eye, 3], 0.5 * (size - 1)
+    for k in range(len(lamps)):
+        # Where the cornea looks half way between the lamp and the camera.
+        near = 1.0 / max(away + ball * lamps[k, 2], 0.05)
+        at_x = middle + model.camera[12] * (right + ball * lamps[k, 0]) * near
+        at_y = middle - model.camera[12] * (up + ball * lamps[k, 1]) * near
+        radius = max(lamps[k, 3] * ball * model.camera[12] * near, 0.6)
+        reach = int(radius + 2)
+        if not (0 <= at_x < size and 0 <= at_y < size):
+            continue
+        for row in range(max(0, int(at_y) - reach), min(size, int(at_y) + reach + 2)):
+            for column in range(max(0, int(at_x) - reach), min(size, int(at_x) + reach + 2)):
+                at = row * size + column
+                if not eyes[eye, 5] < np.int64(nearest[at] & _TRIANGLE) <= eyes[eye, 6]:
+                    continue
+                off = math.sqrt((row - at_y) ** 2 + (column - at_x) ** 2)
+                share = min(max(0.5 + (radius - off) * 0.7, 0.0), 1.0) * lamps[k, 4]
+                pixels[at] = blended(np.uint32(0x00FFFFFF), np.uint32(share * 255.0), pixels[at])

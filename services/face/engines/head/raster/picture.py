@@ -1,0 +1,55 @@
+"""One picture of a head, from beginning to end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.draw import compiling, raster
+from services.face.draw.compiling import compiled, source_digest
+from services.face.engines.head import light, model
+from services.face.engines.head.model import Model
+from services.face.engines.head.raster import clear, colours, edges, planes, solid, vertices, work
+from services.face.engines.head.raster.clear import gather_clear, lay_over, sort_clear
+from services.face.engines.head.raster.colours import colour_pixels, draw_catchlights
+from services.face.engines.head.raster.edges import smooth_edges, soften_hair
+from services.face.engines.head.raster.solid import fill_triangles
+from services.face.engines.head.raster.vertices import (
+    face_triangles,
+    place_vertices,
+    shape_vertices,
+)
+from services.face.engines.head.raster.work import Placing, Work
+
+_Draw: TypeAlias = Callable[[NDArray[np.float32], Placing, Model, Work], None]
+
+
+def _drawing(built_in: int) -> _Draw:
+    @compiled(cache=True)
+    def draw(weights: NDArray[np.float32], head: Placing, model: Model, work: Work) -> None:
+        """Draws one picture. weights: [targets] float32."""
+        assert built_in
+        shape_vertices(weights, model, work)
+        place_vertices(head, model, work)
+        face_triangles(model, work)
+        fill_triangles(model, work)
+        first, last = gather_clear(sort_clear(model, work), model, work)
+        colour_pixels(model, work)
+        for eye in range(len(model.eyes)):
+            draw_catchlights(eye, head, model, work)
+        lay_over(first, last, model, work)
+        soften_hair(first, last, work)
+        smooth_edges(model, work)
+
+    made: _Draw = draw
+    return made
+
+
+draw_head = _drawing(
+    source_digest(
+        compiling, raster, light, model, work, vertices, planes, solid, clear, colours, edges
+    )
+)

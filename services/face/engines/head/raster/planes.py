@@ -1,0 +1,100 @@
+"""Which pixels a triangle covers, and what it has in each of them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from services.face.draw.compiling import inlined
+from services.face.engines.head.raster.work import STEPS
+
+_NONE = np.float32(0.0)
+MOST_LIGHT, MOST_SHINE = np.float32(4096.0), np.float32(255.0)
+
+
+@inlined()
+def corners(k, screen, triangles):  # type: ignore[no-untyped-def]
+    """Places of a triangle's corners on the screen."""
+    a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+    return screen[a, 0], screen[a, 1], screen[b, 0], screen[b, 1], screen[c, 0], screen[c, 1]
+
+
+@inlined()
+def lines_of(ay, by, cy, size):  # type: ignore[no-untyped-def]
+    """First line, or column, of pixels that lies within a triangle, and the one behind the last."""
+    low, high = max(min(ay, by, cy), _NONE), min(max(ay, by, cy), np.float32(size))
+    return np.int64(math.ceil(low)), np.int64(math.ceil(high))
+
+
+@inlined()
+def ends(line, px, py, qx, qy, whole, upper, lower):  # type: ignore[no-untyped-def]
+    """Where a line enters a triangle and leaves it.
+
+    An edge is walked from its upper end, whichever triangle it serves: no seam stays open.
+    """
+    side = px + (line - py) * whole
+    other = px + (line - py) * upper if line < qy else qx + (line - qy) * lower
+    return min(side, other), max(side, other)
+
+
+@inlined()
+def all_hidden(px, py, qx, qy, rx, ry, near, size, nearest):  # type: ignore[no-untyped-def]
+    """Whether something is before all corners of a triangle and its middle, which mostly means
+    before all of it. near: inverse depth of its nearest corner.
+    """
+    limit, third = np.float32(size - 1), np.float32(1 / 3)
+    step = np.uint64(np.int64(near * np.float32(STEPS))) << np.uint64(32)
+    found = True
+    for k in range(4):
+        if k == 0:
+            x, y = px, py
+        elif k == 1:
+            x, y = qx, qy
+        elif k == 2:
+            x, y = rx, ry
+        else:
+            x, y = (px + qx + rx) * third, (py + qy + ry) * third
+        column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
+        found = found and nearest[int(row) * size + int(column)] >= step
+    return found
+
+
+@inlined()
+def depth_plane(k, screen, triangles):  # type: ignore[no-untyped-def]
+    """Inverse depth of a triangle in the picture's first pixel, and what is added to it for one
+    pixel right and one down.
+    """
+    a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+    ax, ay, q = screen[a, 0], screen[a, 1], screen[a, 2]
+    bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
+    inverse, qb, qc = np.float32(1.0) / (bx * cy - cx * by), screen[b, 2] - q, screen[c, 2] - q
+    right, down = (qb * cy - qc * by) * inverse, (qc * bx - qb * cx) * inverse
+    return q - right * ax - down * ay, right, down
+
+
+@inlined()
+def write_planes(k, model, work):  # type: ignore[no-untyped-def]
+    """Writes what of a triangle is to be seen."""
+    source, triangles, texture_of = model.source, model.triangles, model.texture_of
+    screen, planes, textures = work.screen, work.planes, work.textures
+    a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+    ax, ay = screen[a, 0], screen[a, 1]
+    bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
+    inverse = np.float32(1.0) / (bx * cy - cx * by)
+    # Each is right * ... + down * ... of two differences: all four go the same way.
+    ub, uc, vb, vc = by * inverse, cy * inverse, bx * inverse, cx * inverse
+    at = 16 * (k + 1)
+    for part in range(4):
+        if part < 2:
+            unit, half = np.float32(256.0) * np.float32(texture_of[k, 1 + part]), np.float32(128.0)
+            value, to, on = source[a, part], source[b, part], source[c, part]
+            planes[at + 12 + part] = unit - np.float32(257.0)
+        else:
+            unit, half = np.float32(1024.0) if part == 2 else np.float32(1.0), _NONE
+            value, to, on = screen[a, 1 + part], screen[b, 1 + part], screen[c, 1 + part]
+        to, on = unit * (to - value), unit * (on - value)
+        right, down = to * uc - on * ub, on * vb - to * vc
+        planes[at + part] = unit * value - half - right * ax - down * ay
+        planes[at + 4 + part], planes[at + 8 + part] = right, down
+    textures[at + 14], textures[at + 15] = texture_of[k, 0], texture_of[k, 1]

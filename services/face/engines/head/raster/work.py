@@ -1,0 +1,144 @@
+"""What compiled code is given for a picture besides the model: where the head is, and memory."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.face.engines.head.model import Model
+
+ORDERS = 4096
+"""Steps of depth in which clear triangles are sorted."""
+STEPS = 1 << 22
+"""Steps of inverse depth in one over a metre."""
+LISTED_LINES, HELD = 4, 512
+"""So many lines of pixels of one triangle are listed at a time, and so many pixels held, about."""
+LANES = 16
+"""Loops that are to be vector instructions go over so many more than there are."""
+
+
+class Placing(NamedTuple):
+    """Where a pose carries the head: from metres to the camera's, right, up and forward."""
+
+    still: NDArray[np.float32]
+    """[3, 4] of what does not turn."""
+    turned: NDArray[np.float32]
+    """[3, 4] of what turns with the head."""
+    rotation: NDArray[np.float32]
+    """[3, 3] of the head."""
+    opened: float
+    """0..1 how much light gets into the mouth."""
+
+
+class Work(NamedTuple):
+    """What every picture overwrites: nothing of it is read before. Pixels are line by line."""
+
+    places: NDArray[np.float32]
+    """[N, 3] metres."""
+    normals: NDArray[np.float32]
+    """[N, 3] of any length."""
+    screen: NDArray[np.float32]
+    """[N, 5] x, y in pixels, inverse depth, light, shine (0..255)."""
+    facing: NDArray[np.uint8]
+    """[M] 0 turned away, 1 seen from the front, 2 from behind."""
+    planes: NDArray[np.float32]
+    """[16 * (M + 1)] of each triangle that was drawn, the first being none: place in its texture in
+    256ths of a texel, light in 1024ths and shine in the picture's first pixel; what is added to
+    them for one pixel right; for one down; the furthest place. Then its first texel and how wide
+    its texture is, in `textures`,
+    """
+    textures: NDArray[np.int32]
+    """[16 * (M + 1)] the same memory."""
+    order: NDArray[np.int32]
+    """[clear triangles] the nearest first."""
+    counts: NDArray[np.int32]
+    """[ORDERS + 1] of those in each step of depth."""
+    nearest: NDArray[np.uint64]
+    """[size * size + LANES] `STEPS` of inverse depth << 32 | 1 + triangle; 0: there is none."""
+    depth: NDArray[np.int32]
+    """[size * size] `STEPS` of inverse depth, in lines with hair."""
+    spans: NDArray[np.int32]
+    """[size, 2] first pixel of each line that shows a triangle, and the one behind the last."""
+    clear: NDArray[np.uint32]
+    """[size * size] what can be seen through: bytes R, G, B, A, colours times alpha."""
+    listed: NDArray[np.uint32]
+    """[some] column | row << 16 of pixels that a clear triangle covers,"""
+    keys: NDArray[np.uint64]
+    """[some] what they are to be in `nearest`,"""
+    texels: NDArray[np.int32]
+    """[some] and where they are in its texture."""
+    within: NDArray[np.uint32]
+    """[some] Place within texels and shine,"""
+    lights: NDArray[np.uint32]
+    """[some] and light."""
+    chosen: NDArray[np.int32]
+    """[some] Which of them are neither solid nor quite clear."""
+    held: NDArray[np.uint32]
+    """[some] Pixels of clear triangles that are yet to be laid over each other,"""
+    held_keys: NDArray[np.uint64]
+    """[some] what they are to be in `nearest`,"""
+    colours: NDArray[np.uint32]
+    """[some] and their colours."""
+    looks: NDArray[np.uint32]
+    """[2, some] of those, or pixels of a line: place within texels and shine, and light."""
+    fours: NDArray[np.uint64]
+    """[2, some] two texels of each, and the two below,"""
+    halves: NDArray[np.uint32]
+    """[2, 2 * some] and the same memory, texel by texel."""
+    lines: NDArray[np.uint32]
+    """[2, size] lines of the picture before they change."""
+    pixels: NDArray[np.uint32]
+    """[size * size] bytes R, G, B and a zero."""
+    picture: NDArray[np.uint8]
+    """[size, size, 4] the same."""
+
+    def triangles(self) -> NDArray[np.int64]:
+        """[size, size] the triangle that each pixel shows; -1: none."""
+        size = len(self.picture)
+        shown = self.nearest[: size * size] & np.uint64(0xFFFFFFFF)
+        return np.asarray(shown.astype(np.int64).reshape(size, size) - 1)
+
+    def depths(self) -> NDArray[np.float32]:
+        """[size, size] inverse metres; 0: nothing is there."""
+        size = len(self.picture)
+        steps = (self.nearest[: size * size] >> np.uint64(32)).astype(np.float32)
+        return np.asarray(steps.reshape(size, size) / np.float32(STEPS))
+
+
+def new_work(model: Model) -> Work:
+    """For heads of that many points and pictures of that size."""
+    vertices, triangles, size = len(model.rest), len(model.triangles), model.size
+    some = (LISTED_LINES + 1) * size + HELD + LANES
+    pixels, fours = np.empty(size * size, np.uint32), np.empty((2, some), np.uint64)
+    planes = np.zeros(16 * (triangles + 1), np.float32)
+    return Work(
+        places=np.empty((vertices, 3), np.float32),
+        normals=np.empty((vertices, 3), np.float32),
+        screen=np.empty((vertices, 5), np.float32),
+        facing=np.empty(triangles, np.uint8),
+        planes=planes,
+        textures=planes.view(np.int32),
+        order=np.empty(triangles, np.int32),
+        counts=np.empty(ORDERS + 1, np.int32),
+        nearest=np.zeros(size * size + LANES, np.uint64),
+        depth=np.empty(size * size, np.int32),
+        spans=np.empty((size, 2), np.int32),
+        clear=np.empty(size * size, np.uint32),
+        listed=np.zeros(some, np.uint32),
+        keys=np.zeros(some, np.uint64),
+        texels=np.zeros(some, np.int32),
+        within=np.zeros(some, np.uint32),
+        lights=np.zeros(some, np.uint32),
+        chosen=np.zeros(some, np.int32),
+        held=np.zeros(some, np.uint32),
+        held_keys=np.zeros(some, np.uint64),
+        colours=np.zeros(some, np.uint32),
+        looks=np.zeros((2, some), np.uint32),
+        fours=fours,
+        halves=fours.view(np.uint32),
+        lines=np.empty((2, size), np.uint32),
+        pixels=pixels,
+        picture=pixels.view(np.uint8).reshape(size, size, 4),
+    )
