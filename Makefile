@@ -20,7 +20,7 @@ help:
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
 	@echo "make clients  install stock clients in $(CLIENTS) and try the stack with them"
-	@echo "make frameworks  install Pipecat in $(FRAMEWORKS) and run docs/examples within it"
+	@echo "make frameworks  install Pipecat and LiveKit's agents in $(FRAMEWORKS), run docs/examples within them"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
 	@echo "make check  format, lint and types only"
 	@echo "make audit  known weaknesses of the locked packages"
@@ -48,16 +48,17 @@ clients: $(VENV)/.test
 	$(PYTHON) -m venv $(CLIENTS)
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/clients.txt
 	$(CLIENTS)/bin/python -m pip --disable-pip-version-check install --quiet --no-deps -r requirements/clients-no-deps.txt
-	npm install --silent --no-audit --no-fund --prefix $(CLIENTS) @openai/agents-realtime@0.20.0 zod@4 \
-	  || echo "npm is not there: nothing is tried with OpenAI's SDK for agents"
+	npm install --silent --no-audit --no-fund --prefix $(CLIENTS) @openai/agents-realtime@0.20.0 zod@4 @met4citizen/talkinghead@1.7.0 whip-whep@1.2.0 node-media-server@4.4.3 \
+	  || echo "npm is not there: nothing is tried with OpenAI's SDK for agents, TalkingHead, whip-whep and node-media-server"
 	$(BIN)/visavis models pull --profile tiny
-	VISAVIS_CLIENTS=$(CLIENTS) $(BIN)/python -m pytest tests/stack/test_openai_*.py tests/stack/test_stock_clients.py $(ARGS)
+	VISAVIS_CLIENTS=$(CLIENTS) VISAVIS_RIVA_SCRIPTS=$(RIVA_SCRIPTS) $(BIN)/python -m pytest -p tests.stack.client_table \
+	  $(addprefix tests/stack/test_,openai_*.py stock_clients.py riva_scripts.py talking_head.py whip_whep.py media_servers.py) $(ARGS)
 
 frameworks: $(VENV)/.test
 	$(PYTHON) -m venv $(FRAMEWORKS)
 	$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check install --quiet -r requirements/frameworks.txt
 	$(BIN)/visavis models pull --profile tiny
-	VISAVIS_FRAMEWORKS=$(FRAMEWORKS) $(BIN)/python -m pytest -s tests/stack/test_pipecat_example.py $(ARGS)
+	VISAVIS_FRAMEWORKS=$(FRAMEWORKS) $(BIN)/python -m pytest -p tests.stack.client_table tests/stack/test_frameworks.py $(ARGS)
 
 gpu-test: $(VENV)/.test
 	$(BIN)/visavis models pull --profile tiny

@@ -81,7 +81,11 @@ connections_refused = Counter(
     "not come to its end; stalled, a client that read nothing; too_many at once.",
     ["reason"],
 )
-viewers = Gauge("gateway_viewers", "Viewers connected.", ["transport"])
+viewers = Gauge(
+    "gateway_viewers",
+    "Viewers now: connected, or by HLS those who have just asked for the playlist.",
+    ["transport"],
+)
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]
 )
@@ -95,11 +99,26 @@ broadcast_reconnects = Counter(
     "Times that a target of a broadcast was lost and tried again.",
     ["protocol"],
 )
+broadcasts_lost = Gauge(
+    "gateway_broadcasts_lost",
+    "Targets that were live, are not now, and are tried again.",
+    ["protocol"],
+)
+broadcasts_ended = Counter(
+    "gateway_broadcasts_ended_total",
+    "Targets that are not pushed to any more: stopped by somebody; refused for good; given_up "
+    "after ten minutes without a connection.",
+    ["protocol", "how"],
+)
+broadcast_bytes = Counter(
+    "gateway_broadcast_bytes_total", "Handed over to targets of broadcasts.", ["protocol"]
+)
 broadcast_dropped_pictures = Counter(
     "gateway_broadcast_dropped_pictures_total",
     "Pictures that a target of a broadcast did not get, because its network was too slow.",
     ["protocol"],
 )
+hls_bytes = Counter("gateway_hls_bytes_total", "Segments that were asked for by HLS.")
 hls_streams = Gauge("gateway_hls_streams", "Sessions that are cut into HLS segments.")
 mic_packets = Counter(
     "gateway_mic_packets_total",
@@ -157,7 +176,15 @@ echo_suppressed = Counter(
     "echo_suppressed_total", "Utterances that were the avatar's own voice in the microphone."
 )
 speculation_opened = Counter(
-    "speculation_opened_total", "Answers prepared in a pause of the visitor's speech."
+    "speculation_opened_total", "Answers prepared in a pause of the visitor's speech, or before it."
+)
+speculation_foreseen = Counter(
+    "speculation_foreseen_total", "Of these, before the visitor had paused."
+)
+speculation_lead_seconds = Histogram(
+    "speculation_lead_seconds",
+    "Of those that were spoken: how long before the final words they were begun.",
+    buckets=_ANSWER_S,
 )
 speculation_confirmed = Counter(
     "speculation_confirmed_total", "Prepared answers that were then spoken."
@@ -262,6 +289,33 @@ tool_seconds = Histogram(
     ["by"],
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0),
 )
+realtime_sessions = Gauge(
+    "gateway_realtime_sessions", "Clients of OpenAI's Realtime protocol now.", ["transport"]
+)
+realtime_responses = Counter(
+    "gateway_realtime_responses_total", "Responses of the Realtime protocol, by status.", ["status"]
+)
+realtime_errors = Counter(
+    "gateway_realtime_errors_total",
+    "Errors that clients of the Realtime protocol were told, by code.",
+    ["code"],
+)
+openai_requests = Counter(
+    "gateway_openai_requests_total",
+    "Requests of OpenAI's HTTP API, by route and status; 499: the client left first.",
+    ["route", "status"],
+)
+openai_audio_seconds = Counter(
+    "gateway_openai_audio_seconds_total",
+    "Sound of OpenAI's HTTP API: spoken, as it is made; heard, of recordings.",
+    ["direction"],
+)
+wyoming_requests = Counter(
+    "gateway_wyoming_requests_total",
+    "Requests of Wyoming's clients that were answered, by kind and by code: ok, cancelled, or that "
+    "of the error.",
+    ["kind", "code"],
+)
 
 
 def _begin_at_zero() -> None:
@@ -281,6 +335,10 @@ def _begin_at_zero() -> None:
         session_refusals.labels(status, reason)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):
         refused.labels(service)
+    for protocol in ("rtmp", "whip"):
+        broadcasts_lost.labels(protocol)
+        for how in ("stopped", "refused", "given_up"):
+            broadcasts_ended.labels(protocol, how)
 
 
 _begin_at_zero()
@@ -293,11 +351,3 @@ def exemplar(session: str, turn: int, trace_id: str = "") -> dict[str, str]:
     """
     found = {"session": session, "turn": str(turn)}
     return {**found, "trace_id": trace_id} if trace_id else found
-
-
-wyoming_requests = Counter(
-    "gateway_wyoming_requests_total",
-    "Requests of Wyoming's clients that were answered, by kind and by code: ok, cancelled, or that "
-    "of the error.",
-    ["kind", "code"],
-)

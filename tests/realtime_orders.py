@@ -63,6 +63,8 @@ class Orders:
         self._utterance = ""
         self._committed: list[str] = []
         self._stopped = False
+        self._segments: dict[str, tuple[set[str], float]] = {}
+        """Of each item: their ids, and when the last one begins."""
 
     def feed_all(self, events: Iterable[dict[str, Any]]) -> Orders:
         for event in events:
@@ -75,6 +77,7 @@ class Orders:
         self._ids.add(event_id)
         if not self.seen:
             assert kind in ("session.created", "error"), f"first comes {kind}"
+        before = self.seen[-1] if self.seen else ""
         self.seen.append(kind)
         if kind.startswith("session."):
             self._session(kind, event)
@@ -88,6 +91,11 @@ class Orders:
             self._buffer(kind.rpartition(".")[2], event)
         elif kind.startswith("response."):
             self._response(kind, event)
+        elif kind == "rate_limits.updated":
+            assert before == "response.created", f"limits behind {before}"
+            for limit in event["rate_limits"]:
+                assert limit["name"] in ("requests", "tokens")
+                assert 0 <= limit["remaining"] <= limit["limit"] and limit["reset_seconds"] >= 0
         else:
             assert kind == "error", f"nobody knows {kind}"
             assert {"type", "code", "message", "param", "event_id"} <= event["error"].keys()
@@ -134,10 +142,20 @@ class Orders:
     def _transcription(self, what: str, event: dict[str, Any]) -> None:
         assert event["item_id"] in self.items, "a transcript of no item"
         assert event["item_id"] not in self.transcribed
+        assert event["content_index"] == 0
+        if what == "segment":
+            self._segment(event)
         if what == "completed":
             assert event["usage"] and isinstance(event["transcript"], str)
         if what in ("completed", "failed"):
             self.transcribed.append(event["item_id"])
+
+    def _segment(self, event: dict[str, Any]) -> None:
+        ids, since = self._segments.get(event["item_id"], (set(), 0.0))
+        assert event["id"] not in ids, "a segment twice"
+        assert since <= event["start"] <= event["end"], "a segment before the one before it"
+        assert event["text"] and event["speaker"]
+        self._segments[event["item_id"]] = (ids | {event["id"]}, event["start"])
 
     def _item(self, what: str, event: dict[str, Any]) -> None:
         match what:

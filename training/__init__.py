@@ -5,5 +5,6 @@
 - `turn_taking`: when a visitor has finished
 - `calibration`: real inputs for INT8 plans
 - `heads`: heads that are nobody's, out of numbers (an environment of its own, with Blender)
+- `painter`: mouths of photographs, learnt from those heads; tried, and not shipped
 - `wav2lip`, `tha3`: what the published code computes, to hold our graphs against
 """

@@ -6,10 +6,11 @@ and why.
     python -m deploy.monitoring.check_panels --prometheus http://127.0.0.1:9090 --window 5m
 
 Without --prometheus it starts all that it needs and ends it again: a stack of profile `tiny` with
-two gateways, a Prometheus with our scrape configuration and rules, and visitors. It prints a table;
-its exit status is 1 where a query fails, or has no data for no reason known here. --window: what
-Grafana would put for $__rate_interval; one that holds a load finds what has happened in it.
---pictures: draw the dashboards into that folder.
+two gateways, a Prometheus with our scrape configuration and rules, visitors, and clients of all
+other doors (OpenAI's, NVIDIA's, Wyoming's, a broadcast, a room). It prints a table; its exit status
+is 1 where a query fails, or has no data for no reason known here. --window: what Grafana would put
+for $__rate_interval; one that holds a load finds what has happened in it. --pictures: draw the
+dashboards into that folder.
 """
 
 from __future__ import annotations
@@ -40,10 +41,12 @@ from deploy.monitoring.trial.crowd import (
     spoken_questions,
     visiting,
 )
+from deploy.monitoring.trial.doors import CLIENT_KEY, SESSIONS, at_the_doors
 from deploy.monitoring.trial.pictures import View, draw_dashboard, write_png
 from deploy.monitoring.trial.prometheus import Prometheus, asking, own_prometheus
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
+from visavis.tools.stack.nats_server import free_port
 
 DASHBOARDS = Path(__file__).parent / "grafana" / "dashboards"
 _NEVER_HAPPENED = "nothing of the kind has happened: its series begins with the first"
@@ -64,10 +67,14 @@ _ABSENT = {
     "gateway_refused_total": _NEVER_HAPPENED,
     "gateway_queue_ended_total": _NEVER_HAPPENED,
     "gateway_room_comments_total": "no live room is open",
+    "gateway_realtime_errors_total": _NEVER_HAPPENED,
+    "gateway_realtime_responses_total": _NEVER_HAPPENED,
+    "gateway_openai_": "no client of OpenAI's API is here",
     "gateway_passed_on_total": "one gateway: it hands nothing on",
     "gateway_wyoming_requests_total": "nobody speaks Wyoming here",
     "gateway_viewer_drops_total": _NEVER_HAPPENED,
     "gateway_mic_packets_total": _NEVER_HAPPENED,
+    "gateway_broadcast_dropped_pictures_total": _NEVER_HAPPENED,
     "gateway_broadcast": "nobody broadcasts here",
     "gateway_idle_loop_fetches_total": _NEVER_HAPPENED,
     "false_interruptions_total": _NEVER_HAPPENED,
@@ -83,13 +90,18 @@ _THRESHOLD = re.compile(r"(?<![=!<>~])(?:==|>=|<=|>|<)\s*-?[\d.]+")
 _MULTIPLE = re.compile(r">(?=\s*[\d.]+\s*\*)")  # of something else that is measured
 _RULES = "rules"
 # As many visitors as slots, and one more now and then, who is refused or makes another wait.
-_SLOTS = 3
+_SLOTS = 3 + SESSIONS
 _TALKING = Crowd(visitors=2, interval_s=8.0, visit_s=45.0, interrupt_share=0.6)
 _BY_WEBRTC = Crowd(visitors=1, interval_s=10.0, visit_s=45.0, transport="webrtc", seed=5)
 _KNOCK_EVERY_S = 40.0
 _STAY_S = 5.0
 _WARM_UP_S = 30.0
 _PICTURE_WINDOW = "30s"
+_TEXT = "# The museum\n\nIt opens at nine. The oldest thing in it is a lamp of clay.\n"
+_DOORS = (
+    "wyoming_port = {port}\nknowledge = {texts}\n"
+    "[asr]\nclient_key = {key}\n[tts]\nclient_key = {key}\n[face]\nclient_key = {key}\n"
+)
 
 
 @dataclass(frozen=True)
@@ -219,10 +231,17 @@ def table(found: Sequence[Found]) -> str:
 async def loaded(folder: Path, clips: Path, seconds: float) -> AsyncIterator[Prometheus]:
     """A Prometheus that has watched a stack under load for so long; visitors still talk."""
     async with contextlib.AsyncExitStack() as contexts:
-        stack = await contexts.enter_async_context(own_stack(folder, _SLOTS, {"gateway": 2}))
+        port, texts = free_port(), folder / "texts"
+        texts.mkdir(exist_ok=True)
+        (texts / "museum.md").write_text(_TEXT, encoding="utf-8")
+        more = _DOORS.format(port=port, texts=json.dumps(str(texts)), key=json.dumps(CLIENT_KEY))
+        stack = await contexts.enter_async_context(
+            own_stack(folder, _SLOTS, {"gateway": 2}, more=more)
+        )
         prometheus = await contexts.enter_async_context(own_prometheus(folder, stack.url))
         for crowd in (_BY_WEBRTC, _TALKING):
             await contexts.enter_async_context(visiting(stack.url, crowd, clips, folder))
+        await contexts.enter_async_context(at_the_doors(stack.url, port))
         client = await contexts.enter_async_context(GatewayClient(stack.url))
         await asyncio.sleep(_WARM_UP_S)
         knocking = asyncio.create_task(_knock(client))

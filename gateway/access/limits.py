@@ -72,6 +72,33 @@ class Making:
         self._now += Counter()  # those that are 0 go
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a limit of sessions is used up. reset_s: until one that counts does not any more;
+    0: when one ends, whenever that is."""
+
+    limit: int
+    remaining: int
+    reset_s: float = 0.0
+
+
+def standing(limits: Limits, usages: Sequence[Usage]) -> Standing | None:
+    """Of an app's limits the one of which least is left; None: it has none.
+
+    usages: at each gateway.
+    """
+    found = []
+    if limits.max_sessions:
+        there_are = sum(usage.sessions for usage in usages)
+        found.append(Standing(limits.max_sessions, max(0, limits.max_sessions - there_are)))
+    if limits.sessions_per_minute:
+        ages_s = [age_s for usage in usages for age_s in usage.ages_s]
+        left = max(0, limits.sessions_per_minute - len(ages_s))
+        reset_s = max(0.0, WINDOW_S - max(ages_s, default=WINDOW_S))
+        found.append(Standing(limits.sessions_per_minute, left, reset_s))
+    return min(found, key=lambda it: it.remaining / it.limit, default=None)
+
+
 def check(limits: Limits, usages: Sequence[Usage]) -> None:
     """Raises OverLimitError where an app has too much, the session that it makes now among it.
 

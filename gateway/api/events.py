@@ -194,13 +194,13 @@ class TurnEvent(Event):
 class StageTime(Event):
     """One stage's share of a turn, relative to the end of the visitor's speech or text."""
 
-    name: str = Field(description="asr, llm, tts, face or playout")
+    name: str = Field(description="asr, tools, llm, tts, face or playout")
     start_ms: float = Field(description="When its work began")
     end_ms: float = Field(description="When its first chunk was there")
 
 
 Origin: TypeAlias = Literal["speech", "text", "welcome", "say", "brought"]
-SpanStage: TypeAlias = Literal["asr", "llm", "tts", "face", "encoder", "playout"]
+SpanStage: TypeAlias = Literal["asr", "llm", "tools", "tts", "face", "encoder", "playout"]
 SpanKind: TypeAlias = Literal["transfer", "wait", "queue", "compute"]
 ChunkOrder: TypeAlias = Literal["first", "last"]
 

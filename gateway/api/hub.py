@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gateway.api.events import ServerEvent
 from gateway.talk.history import Marks
+from visavis.wire.media import WordTime
 
 T = TypeVar("T")
 
@@ -89,11 +90,13 @@ class Overheard:
     """What becomes of the visitor's voice before a word of it is known, and its end.
 
     over_answer: it has lasted, and the answer stands still for it. at_ms: of the microphone.
+    words: at the end, in its time, too: words or passages, as the recogniser tells them.
     """
 
     what: Literal["began", "over_answer", "ended"]
     utterance: int
     at_ms: int = 0
+    words: tuple[WordTime, ...] = ()
 
 
 class Follower(Protocol):

@@ -13,7 +13,7 @@ from starlette.requests import HTTPConnection
 
 from gateway.access.callers import Caller, Limits
 from gateway.access.doorkeeper import Doorkeeper
-from gateway.access.limits import Making, Usage, check
+from gateway.access.limits import Making, Standing, Usage, check, standing
 from gateway.answers.cache import AnswerCache
 from gateway.answers.prerender import Prerenderer
 from gateway.peers.handover import Handover
@@ -71,6 +71,15 @@ class Gateway:
         with self.making.one(caller.owner, time.monotonic()):
             check(caller.limits, await self.peers.usage(caller.owner))
             yield
+
+    async def standing_of(self, caller: Caller) -> Standing:
+        """How far a caller's limits are used up; of one who has none: this gateway's."""
+        if caller.owner and caller.limits != Limits():
+            told = standing(caller.limits, await self.peers.usage(caller.owner))
+            if told is not None:
+                return told
+        most = self.settings.max_sessions
+        return Standing(most, max(0, most - self.sessions.taken))
 
 
 def gateway_of(connection: HTTPConnection) -> Gateway:

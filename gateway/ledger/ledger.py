@@ -17,6 +17,10 @@ class Mark(StrEnum):
     OPENED = "opened"
     UNDERSTOOD = "understood"
     """The transcript is final."""
+    CALLED = "called"
+    """The answer has begun by calling tools."""
+    RESULTS = "results"
+    """What they have come to is there; what is said comes after it."""
     FIRST_TOKEN = "first_token"
     FIRST_VOICE = "first_voice"
     FIRST_PICTURE = "first_picture"
@@ -32,7 +36,8 @@ class Mark(StrEnum):
 # Stage: (from the later of these, to). The face works on the voice, and so on.
 _STAGES: tuple[tuple[str, tuple[Mark, ...], Mark], ...] = (
     ("asr", (Mark.ASKED,), Mark.UNDERSTOOD),
-    ("llm", (Mark.OPENED,), Mark.FIRST_TOKEN),
+    ("tools", (Mark.CALLED,), Mark.RESULTS),
+    ("llm", (Mark.OPENED, Mark.RESULTS), Mark.FIRST_TOKEN),
     ("tts", (Mark.FIRST_TOKEN,), Mark.FIRST_VOICE),
     ("face", (Mark.FIRST_VOICE,), Mark.FIRST_PICTURE),
     ("playout", (Mark.UNDERSTOOD, Mark.FIRST_VOICE), Mark.STARTED),
@@ -48,6 +53,8 @@ class Ledger:
     marks: dict[Mark, float] = field(default_factory=dict)
     stamps: dict[str, float] = field(default_factory=dict)
     """What the stages say, named as in StageStamp of the protocol."""
+    tools: list[tuple[float, float]] = field(default_factory=list)
+    """From when to when tools were at work, round by round."""
     clock_error_s: float = 0.0
     """How far the stamps of other machines may be misplaced."""
     underruns: int = 0
@@ -59,6 +66,12 @@ class Ledger:
             return False
         self.marks[moment] = now
         return True
+
+    def tools_done(self, began: float, now: float) -> None:
+        """What the answer has called since `began` has come to something."""
+        self.tools.append((began, now))
+        if Mark.FIRST_TOKEN not in self.marks:
+            self.marks[Mark.RESULTS] = now
 
     def stamp(self, name: str, at_s: float) -> None:
         """Note what a stage says; where it says it twice, the first counts."""

@@ -47,7 +47,8 @@ _FIRST = (
     _step("asr", "compute", "asr.started", "asr.finished"),
     _step("asr", "wait", "asked asr.finished", "asr.final"),
     _step("asr", "transfer", "asr.final", "understood"),
-    _step("llm", "transfer", "opened", "llm.first_got"),
+    _step("llm", "compute", "opened", "called"),
+    _step("llm", "transfer", "opened results", "llm.first_got"),
     _step("llm", "queue", "llm.first_got", "llm.first_started"),
     _step("llm", "compute", "llm.first_started", "llm.first_finished"),
     _step("tts", "transfer", "llm.first_finished", "tts.first_got"),
@@ -102,7 +103,24 @@ def spans_of(ledger: Ledger) -> list[Span]:
                     end_ms=milliseconds(end - zero),
                 )
             )
+        if chunk == "first":
+            out += _of_tools(ledger, zero)
     return out
+
+
+def _of_tools(ledger: Ledger, zero: float) -> list[Span]:
+    """What was called before anything was heard belongs to the first chunk."""
+    started = ledger.at(Mark.STARTED)
+    return [
+        Span(
+            stage="tools",
+            kind="compute",
+            chunk="first" if started is None or began < started else "last",
+            start_ms=milliseconds(began - zero),
+            end_ms=milliseconds(ended - zero),
+        )
+        for began, ended in ledger.tools
+    ]
 
 
 def _without_late_picture(ledger: Ledger) -> Ledger:
@@ -123,6 +141,7 @@ def _without_late_picture(ledger: Ledger) -> Ledger:
 # words of the first phrase are all there it is the language model that works.
 _COVERED = (
     (Mark.ASKED, "asr.certain"),
+    (Mark.OPENED, Mark.RESULTS),
     ("asr.started", "asr.finished"),
     ("llm.first_started", "llm.first_finished"),
     ("llm.first_finished", "tts.first_ready"),

@@ -41,6 +41,7 @@ class Stopwatch:
         self._cause = ""
         self.traceparent = ""
         """Of the newest turn, for the stages that work on it; "": it is not traced."""
+        self._called_at_s: float | None = None
         self._late = 0
         self._dropped = 0
 
@@ -58,12 +59,16 @@ class Stopwatch:
         """The visitor stopped speaking, for now or for good."""
         if chunk.event in _SAYS_ALL:
             self._asked_at_s, self._heard = speech_end_s, chunk.place.stamps
+        elif chunk.event is TranscriptEvent.PARTIAL:
+            # An answer may be prepared before there is an end; it counts from that once it comes.
+            self._asked_at_s, self._heard = speech_end_s, ()
 
     def opened(self, turn: int, origin: str, now: float, *, held: bool) -> None:
         """A turn begins; a held one is not understood yet."""
         if origin in _UNASKED:
             self.asked(now)
         self._ledger = ledger = Ledger(turn, _ORIGINS.get(origin, "speech"))
+        self._called_at_s = None
         ledger.mark(Mark.ASKED, self._asked_at_s)
         ledger.mark(Mark.OPENED, now)
         if not held:
@@ -82,6 +87,20 @@ class Stopwatch:
             for name in [name for name in ledger.stamps if name.startswith("asr.")]:
                 del ledger.stamps[name]
             self._note(ledger, self._heard)
+
+    def called(self, turn: int, now: float) -> None:
+        """Tools of a round begin their work."""
+        ledger = self._ledger
+        if ledger is not None and ledger.turn == turn and self._called_at_s is None:
+            self._called_at_s = now
+            if Mark.FIRST_TOKEN not in ledger.marks:
+                ledger.mark(Mark.CALLED, now)
+
+    def results(self, turn: int, now: float) -> None:
+        """They have all come to something, and the answer goes on."""
+        began_s, self._called_at_s = self._called_at_s, None
+        if self._ledger is not None and self._ledger.turn == turn and began_s is not None:
+            self._ledger.tools_done(began_s, now)
 
     def token(self, chunk: TokenChunk, now: float) -> None:
         """A piece of the answer's text has come."""

@@ -8,6 +8,7 @@ from gateway.live.hls.on_demand import Hls
 from gateway.live.media import LiveMedia
 from gateway.live.push.broadcasts import Broadcasts, Run
 from gateway.live.push.target import Target
+from gateway.playout.audience import Seats
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.ice import IceServer
 from visavis.wire.clock import Clock
@@ -17,13 +18,15 @@ from visavis.wire.media import VideoCodec
 class Live:
     """Encodes a session's sound once for all that is live in it, and hands on its pictures. A sink.
 
-    run: looks after a task. on_keyframe: called when somebody waits for one. changed: something has
-    begun, or stopped. told: called with a broadcast whose phase has changed.
+    seats: of viewers by HLS. run: looks after a task. on_keyframe: called when somebody waits for
+    one. changed: something has begun, or stopped. told: called with a broadcast whose phase has
+    changed.
     """
 
     def __init__(
         self,
         clock: Clock,
+        seats: Seats,
         run: Run,
         on_keyframe: Callable[[VideoCodec], None],
         changed: Callable[[], None],
@@ -33,7 +36,7 @@ class Live:
         def wanted() -> None:
             on_keyframe(VideoCodec.H264)
 
-        self.hls = Hls(clock, wanted, changed)
+        self.hls = Hls(clock, seats, wanted, changed)
         self.broadcasts = Broadcasts(clock, run, wanted, changed, told, ice_servers)
         self._media: LiveMedia | None = None
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+from typing import Annotated
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from gateway.access.callers import Role
 from gateway.api.access import HLS_COOKIE
 from gateway.api.problems import responses
 from gateway.api.state import TheGateway, TheSession
+from gateway.live.hls.viewers import TOKEN
 from visavis.serving.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions/{session_id}/hls", tags=["live"])
@@ -24,19 +26,19 @@ _KEEP_PIECE = "max-age=60, immutable"
     "/index.m3u8",
     response_class=Response,
     responses={
-        200: {"content": {_PLAYLIST: {}}, "description": "Segments of about a second"},
+        200: {"content": {_PLAYLIST: {}}, "description": "What there is to play: one playlist"},
         **responses(404, 429, 503),
     },
 )
-async def playlist(session: TheSession, request: Request, gateway: TheGateway) -> Response:
+async def index(session: TheSession, request: Request, gateway: TheGateway) -> Response:
     """HLS (fMP4): the first who asks waits two seconds for the first segments.
 
-    A player that sends no headers of its own gets a cookie for this folder, good for watching this
-    session, whenever somebody who may look on has asked for the playlist.
+    It names a playlist with a token of the player's own, by which he counts among the viewers; 503
+    where the session has as many as it may. A player that sends no headers of its own gets a cookie
+    for this folder, good for watching this session, whenever somebody who may look on has asked.
     """
     await session.wake()
-    text = await session.outlets.live.hls.playlist()
-    answer = Response(text, media_type=_PLAYLIST, headers={"Cache-Control": "no-cache"})
+    answer = _answer(await session.outlets.live.hls.index())
     if gateway.doorkeeper.wants_a_key:
         issued = gateway.doorkeeper.issue(session.id, Role.VIEWER)
         answer.set_cookie(
@@ -52,6 +54,22 @@ async def playlist(session: TheSession, request: Request, gateway: TheGateway) -
 
 
 @router.get(
+    "/stream.m3u8",
+    response_class=Response,
+    responses={
+        200: {"content": {_PLAYLIST: {}}, "description": "Segments of about a second"},
+        **responses(404, 422, 429, 503),
+    },
+)
+async def playlist(
+    session: TheSession, viewer: Annotated[str, Query(pattern=f"^{TOKEN}$")]
+) -> Response:
+    """The newest segments. Who asks has a seat, until he has not asked for three seconds."""
+    await session.wake()
+    return _answer(await session.outlets.live.hls.playlist(viewer))
+
+
+@router.get(
     "/{name}",
     response_class=Response,
     responses={200: {"content": {"video/mp4": {}}}, **responses(404)},
@@ -64,3 +82,7 @@ async def piece(session: TheSession, name: str) -> Response:
     hls, number = session.outlets.live.hls, int(found[2])
     payload = hls.segment(number) if found[1] == "segment" else hls.init(number)
     return Response(payload, media_type="video/mp4", headers={"Cache-Control": _KEEP_PIECE})
+
+
+def _answer(playlist: str) -> Response:
+    return Response(playlist, media_type=_PLAYLIST, headers={"Cache-Control": "no-cache"})

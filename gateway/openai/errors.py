@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import secrets
@@ -13,7 +14,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
+from gateway import metrics
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
@@ -121,10 +124,18 @@ class OpenAiRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handled(request: Request) -> Response:
+            status = "500"
             try:
                 answer = await handle(request)
+                status = str(answer.status_code)
             except (VisavisError, RequestValidationError, HTTPException) as error:
                 answer = answer_of(error)
+                status = str(answer.status_code)
+            except (ClientDisconnect, asyncio.CancelledError):
+                status = "499"
+                raise
+            finally:
+                metrics.openai_requests.labels(self.path_format, status).inc()
             given = request.headers.get("x-request-id", "")
             own = given if _REQUEST_ID.fullmatch(given) else f"req_{secrets.token_hex(12)}"
             answer.headers["x-request-id"] = own

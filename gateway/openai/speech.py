@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import AfterValidator, BaseModel, Field
 
+from gateway import metrics
 from gateway.api.state import TheGateway
 from gateway.openai.errors import OpenAiRoute, event_of
 from gateway.openai.formats import FORMATS, RATE_HZ, open_encoder
@@ -84,6 +85,7 @@ async def _file(sounds: AsyncGenerator[Sound, None], name: str) -> AsyncGenerato
         async for sound in sounds:
             if encoder is None:
                 encoder = open_encoder(name, sound.rate_hz)
+            metrics.openai_audio_seconds.labels("spoken").inc(len(sound.pcm) / sound.rate_hz)
             if made := await asyncio.to_thread(encoder.feed, sound.pcm):
                 yield made
     encoder = encoder or open_encoder(name, RATE_HZ)

@@ -15,6 +15,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from numpy.typing import NDArray
 from starlette.datastructures import FormData, UploadFile
 
+from gateway import metrics
 from gateway.api.problems import TooLargeError
 from gateway.api.state import Gateway, TheGateway
 from gateway.api.uploads import read_form
@@ -83,6 +84,7 @@ async def transcribe(request: Request, gateway: TheGateway) -> Response:
         known_model(asked.model, gateway.plain.models("asr"), aliases_of("asr"))
         pcm = await asyncio.to_thread(samples_of, asked.file)
         duration_s = len(pcm) / RECOGNISED_RATE_HZ
+        metrics.openai_audio_seconds.labels("heard").inc(duration_s)
         if asked.stream:
             heard = within_limits(request, gateway, _utterances(gateway, pcm, asked.language))
             return Flowing(_events(await begun(request, heard), duration_s), EVENTS)

@@ -87,7 +87,7 @@ class Handover:
 
         Where there is nobody else, each ends between two turns.
         """
-        self._sessions.draining = True
+        self._sessions.leaving.set()
         self._peers.drain()
         while drain.look(self._clock.now(), self._sessions.taken) is Phase.DRAINING:
             ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]

@@ -49,11 +49,15 @@ class Seats:
 
     def take(self) -> None:
         """Raises AtCapacityError, UnknownNameError once the session is over."""
+        self.check_room()
+        self.taken += 1
+
+    def check_room(self) -> None:
+        """Raises AtCapacityError, UnknownNameError once the session is over."""
         self.check_open()
         if self.taken >= self._limit:
             limit = self._limit
             raise AtCapacityError(f"viewers: the session has {limit} already, the most allowed")
-        self.taken += 1
 
     def check_open(self) -> None:
         """Raises UnknownNameError once the session is over."""

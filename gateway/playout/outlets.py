@@ -63,7 +63,7 @@ class Outlets:
             session, folder, limit_s, missed, changed, news.recording_failed
         )
         self.live = Live(
-            clock, background.run, missed, changed, news.broadcast_changed, ice_servers
+            clock, seats, background.run, missed, changed, news.broadcast_changed, ice_servers
         )
         blendshapes = Blendshapes(settings.max_viewers, changed)
         talking_heads = TalkingHeads(settings.max_viewers, changed)

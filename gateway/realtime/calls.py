@@ -101,7 +101,7 @@ async def call(
     try:
         holder, channel = new_id("peer"), EventChannel()
         dialogue = dialogue_with(session, config, named, known, by_channel=True)
-        link = Link(gateway, session, dialogue, channel.send, holder)
+        link = Link(gateway, caller, session, dialogue, channel.send, holder)
         await session.take_microphone(holder)
         sdp, _ = await session.outlets.peers.connect(
             offer.sdp,

@@ -18,7 +18,7 @@ from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of
-from gateway.realtime.link import Link, event_in
+from gateway.realtime.link import Link, count, event_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -68,7 +68,7 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id
     async def send(event: Event) -> None:
         await socket.send_text(json.dumps(event, ensure_ascii=False))
 
-    link = Link(gateway, session, dialogue, send)
+    link = Link(gateway, caller, session, dialogue, send)
 
     try:
         with gateway.sessions.in_use(session.id):
@@ -161,6 +161,7 @@ async def _turn_away(socket: WebSocket, error: VisavisError) -> None:
     """Say why, and whether it is of use to come again."""
     told = {"type": "error", "event_id": new_id("event"), **event_of(error)}
     told["error"] |= {"event_id": None}
+    count(told)
     with suppress(WebSocketDisconnect, RuntimeError):
         await socket.send_text(json.dumps(told))
         await socket.close(LATER if isinstance(error, _FULL) else REFUSED, str(error)[:120])

@@ -17,17 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import from_json
 
+from gateway import metrics
+from gateway.access.callers import Caller
 from gateway.api.events import ErrorEvent, ServerEvent
-from gateway.api.hub import Outbox, Overheard, Voiced
+from gateway.api.hub import Overheard, Voiced
 from gateway.api.state import Gateway
 from gateway.background import Background
 from gateway.realtime.making import Making, failed
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
+from gateway.realtime.queues import MicQueue, SideBand
 from gateway.stages.plain_calls import Speaking
 from gateway.talk.conversation import TurnTaking
-from gateway.talk.microphone import AHEAD_S, RATE_HZ
+from gateway.talk.microphone import RATE_HZ
 from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.wire.clock import Clock, MonotonicClock
@@ -35,97 +38,41 @@ from visavis.wire.clock import Clock, MonotonicClock
 log = logging.getLogger(__name__)
 
 HOLDER = "realtime"
+ENDING = "this gateway is about to end; connect again"
 MOST_NEWS = 4000
 """Of the session that wait because a client does not read: about a minute of an answer."""
 _MOST_MESSAGES = 2
 """Of the client that wait, each of up to 20 MB."""
 _MOST_SAID = 256
 """Of one who cannot be made to wait: each has to fit into a message of SCTP."""
-_MOST_ASIDE = 2000
-"""Events that wait for a side-band."""
 _LARGE = 256 * 1024
 """Characters of a message that are better read on a thread."""
-_LONGEST_WAIT_S = 300.0
-_PIECE_SAMPLES = RATE_HZ // 10
-_LEAD_S = AHEAD_S - 0.5
 _LOOK_S = 0.02
 _CLOSING_SILENCE = np.zeros(3 * RATE_HZ // 2, np.int16)
 """After so much of it whoever spoke has finished."""
-
-
-class MicQueue:
-    """Sound on its way to a session, which listens in real time. Pure: time is an argument."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[NDArray[np.int16]] = deque()
-        self._samples = 0
-        self._sent_samples = 0
-        self._since_s: float | None = None
-
-    def __len__(self) -> int:
-        return self._samples
-
-    @property
-    def sent_ms(self) -> int:
-        """Of sound that was heard so far."""
-        return self._sent_samples * 1000 // RATE_HZ
-
-    def add(self, pcm: NDArray[np.int16]) -> None:
-        """pcm: [N] int16 at 16 kHz. Raises InvalidInputError where too much waits already."""
-        if self._samples + len(pcm) > _LONGEST_WAIT_S * RATE_HZ:
-            message = f"audio: more than {_LONGEST_WAIT_S:.0f} s of sound wait to be heard"
-            raise InvalidInputError(message)
-        for at in range(0, len(pcm), _PIECE_SAMPLES):
-            self._waiting.append(pcm[at : at + _PIECE_SAMPLES])
-        self._samples += len(pcm)
-
-    def clear(self) -> None:
-        self._waiting.clear()
-        self._samples = 0
-
-    def take(self, now: float) -> list[NDArray[np.int16]]:
-        """What may be heard now: pieces of 100 ms at most."""
-        if self._since_s is None:
-            self._since_s = now
-        taken = []
-        while self._waiting and self._sent_samples / RATE_HZ <= now - self._since_s + _LEAD_S:
-            piece = self._waiting.popleft()
-            self._samples -= len(piece)
-            self._sent_samples += len(piece)
-            taken.append(piece)
-        return taken
-
-
-class SideBand(Outbox[Event]):
-    """Somebody who sees and steers a client's session beside him. One who does not read is left."""
-
-    def __init__(self) -> None:
-        super().__init__(_MOST_ASIDE)
-
-    def tell(self, event: Event) -> None:
-        """Add an event; where that is too much, nothing more comes."""
-        if self.full:
-            self.end()
-        else:
-            self._put(event)
+_CLOSING_SILENCE_MS = 500
+"""So much would do, wherever the client says that it is the end."""
 
 
 class Link:
     """Keeps one client and one session together, until one of them is gone.
 
-    send: to the client; may take as long as the client does. holder: by which name its sound comes
-    to the session. Follows the session.
+    caller: whose the session is. send: to the client; may take as long as the client does. holder:
+    by which name its sound comes to the session. Follows the session.
     """
 
     def __init__(
         self,
         gateway: Gateway,
+        caller: Caller,
         session: Session,
         dialogue: Dialogue,
         send: Callable[[Event], Awaitable[None]],
         holder: str = HOLDER,
         clock: Clock | None = None,
     ) -> None:
+        self._gateway = gateway
+        self._caller = caller
         self._session = session
         self._dialogue = dialogue
         self._send = send
@@ -137,6 +84,8 @@ class Link:
         self._said: deque[str] = deque()
         self._side_bands: list[SideBand] = []
         self._mic = MicQueue()
+        self._all_said_at: int | None = None
+        """So many samples of it are all of what is being said, as the client says."""
         self._sounding = asyncio.Event()
         self._background = Background()
         self._making = Making(gateway.plain, self._background, self._note)
@@ -184,21 +133,33 @@ class Link:
         """Returns when the session has ended, or the client cannot be served."""
         self._session.follow(self)
         self._background.keep(self._feed(), "realtime-microphone")
+        self._background.run(self._watch_for_the_end())
+        by = "websocket" if self._holder == HOLDER else "webrtc"
+        metrics.realtime_sessions.labels(by).inc()
         try:
             await self._session.take_microphone(self._holder)
             await self._perform_all(self._dialogue.begin())
             while not self.why:
                 await self._step()
         finally:
+            metrics.realtime_sessions.labels(by).dec()
             for side_band in self._side_bands:
                 side_band.end()
             self._session.unfollow(self)
             self._session.release_microphone(self._holder)
             await self._background.cancel_all()
 
+    async def _watch_for_the_end(self) -> None:
+        """Of this gateway."""
+        await self._gateway.sessions.leaving.wait()
+        self._arrived.set()
+
     async def _step(self) -> None:
         if self._background.failed.is_set():
             self.why = "internal error; see the gateway's log"
+        elif self._leaves:
+            self.why = ENDING
+            await self._perform_all(self._dialogue.leave(ENDING))
         elif self._news:
             news = self._news.popleft()
             if isinstance(news, ErrorEvent) and news.code == "session_closed":
@@ -214,6 +175,14 @@ class Link:
             with suppress(TimeoutError):
                 async with asyncio.timeout(await self._idle_s()):
                     await self._arrived.wait()
+
+    @property
+    def _leaves(self) -> bool:
+        """Whether this gateway is about to end, and there is nothing that it should finish."""
+        if not self._gateway.sessions.draining:
+            return False
+        waits = self._news or self._said or not self._messages.empty()
+        return not waits and self._dialogue.quiet
 
     async def _idle_s(self) -> float | None:
         """How long nobody may say anything more before that is told; None: for ever."""
@@ -261,12 +230,17 @@ class Link:
             case to_do.Send():
                 for side_band in self._side_bands:
                     side_band.tell(effect.event)
+                count(effect.event)
                 await self._send(effect.event)
+            case to_do.TellLimits():
+                left = await self._gateway.standing_of(self._caller)
+                return self._dialogue.limits(left.limit, left.remaining, left.reset_s)
             case to_do.Hear():
                 return self._queue(effect.pcm)
             case to_do.ForgetSound():
                 self._mic.clear()
             case to_do.EndUtterance():
+                self._all_said_at = self._mic.whole_samples
                 return self._queue(_CLOSING_SILENCE)
             case to_do.Silence():
                 if session.turn is not None and session.turn.number == effect.turn:
@@ -327,7 +301,7 @@ class Link:
             await self._session.update(self._session.options, effect.persona)
 
     async def _configure(self, effect: to_do.Configure) -> None:
-        config, session = effect.config, self._session
+        config, session, self._all_said_at = effect.config, self._session, None
         detection = config.audio.input.turn_detection
         interrupts = detection is not None and detection.interrupt_response
         session.take_turns(TurnTaking(config.answers_by_itself, interrupts, goes_on=False))
@@ -337,6 +311,7 @@ class Link:
             voice=self._dialogue.voice_of(effect.voice or config.wanted_voice),
             speed=config.audio.output.speed,
             avatar=config.avatar,
+            endpointing=config.endpointing,
         )
         if options != session.options:
             await session.update(options)
@@ -346,11 +321,29 @@ class Link:
         while True:
             for piece in self._mic.take(self._clock.now()):
                 self._session.push_mic(self._holder, piece)
+            if self._all_said_at is not None and self._mic.sent_samples >= self._all_said_at:
+                self._all_said_at = None
+                await self._end_utterance()
             if len(self._mic):
                 await asyncio.sleep(_LOOK_S)
             else:
                 self._sounding.clear()
                 await self._sounding.wait()
+
+    async def _end_utterance(self) -> None:
+        """However long a silence the client wants waited for: it has said that this was all."""
+        options = self._session.options
+        soon = replace(options.endpointing, silence_ms=_CLOSING_SILENCE_MS)
+        await self._session.update(replace(options, endpointing=soon))
+
+
+def count(event: Event) -> None:
+    """What of an event for a client operators are told: how responses end, and errors."""
+    match event.get("type"):
+        case "response.done":
+            metrics.realtime_responses.labels(event["response"]["status"]).inc()
+        case "error":
+            metrics.realtime_errors.labels(event["error"]["code"] or "other").inc()
 
 
 def event_in(text: str) -> object:

@@ -93,7 +93,7 @@ class Making:
         try:
             with self._plain.recordings.hold():
                 heard = await self._plain.recognise(effect.pcm, effect.language)
-            self._note(to_do.Recognised(effect.item, heard.text))
+            self._note(to_do.Recognised(effect.item, heard.text, heard.passages))
         except VisavisError as error:
             self._note(failed(effect.item, error))
 

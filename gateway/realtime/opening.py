@@ -85,6 +85,7 @@ async def open_session(
         avatar=config.avatar,
         speed=config.audio.output.speed,
         drawn_by="server" if pictures else "client",
+        endpointing=config.endpointing,
     )
     wish = Wish(options, config.instructions, "", caller.owner)
     async with gateway.within_limits(caller):

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 # How a hum is written where the recogniser wrote words.
 HUM = "Mm-hm."
-_GOES_ON_BELOW = 0.25
+_GOES_ON_BELOW = 0.35
 MAX_FPS = 120
 MAX_SIDE_PIXELS = 4096
 
@@ -40,7 +40,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
         case TranscriptEvent.SPEECH_STARTED:
             return conversation.speech_started(utterance, now)
         case TranscriptEvent.PARTIAL:
-            return conversation.partial(utterance, text)
+            return conversation.partial(utterance, text, chunk.end_of_turn_probability, now)
         case TranscriptEvent.PAUSED:
             return conversation.paused(utterance, text, chunk.end_of_turn_probability, now)
         case TranscriptEvent.FINAL:
@@ -57,6 +57,7 @@ def _is_hum(chunk: TranscriptChunk) -> bool:
         voiced_ms=chunk.voiced_ms,
         hum_odds=chunk.hum_odds,
         goes_on=judged and chunk.end_of_turn_probability < _GOES_ON_BELOW,
+        language=chunk.language,
     )
 
 
@@ -128,7 +129,8 @@ class Incoming:
         if not self._ears.count(chunk):
             return []
         self._tell_followers(chunk)
-        end_s = self._microphone.arrival_s(chunk.speech_end_samples)
+        ended = chunk.speech_end_samples
+        end_s = self._microphone.arrival_s(ended) if ended else None
         self._stopwatch.heard(chunk, end_s or now)
         if chunk.event is TranscriptEvent.SPEECH_STARTED:
             self._interruption.speech_began(self._microphone.arrival_s(chunk.place.pts), now)
@@ -166,7 +168,7 @@ class Incoming:
                 self._hub.overheard(Overheard("began", chunk.utterance, at_ms))
             case TranscriptEvent.FINAL | TranscriptEvent.DISCARDED:
                 at_ms = chunk.speech_end_samples * 1000 // MIC_RATE_HZ
-                self._hub.overheard(Overheard("ended", chunk.utterance, at_ms))
+                self._hub.overheard(Overheard("ended", chunk.utterance, at_ms, chunk.words))
 
     def video(self, chunk: VideoChunk, now: float) -> Picture | None:
         """A picture of the face, for playout; None if it cannot be used."""

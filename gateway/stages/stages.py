@@ -40,6 +40,24 @@ _ATTENTION = {
     Attention.THINKING: face_pb2.SetAttention.THINKING,
 }
 
+_NOT_TOLD = ("tools", "tool_choice", "endpointing")
+"""Options that listeners are not told of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpointing:
+    """Where utterances of one session begin and end, as its recogniser is asked to find them.
+
+    None: as the recogniser's own settings say. silence_ms: that ends an utterance, whatever was
+    said; patience_ms: the longest behind words that are surely not all; lead_ms: sound before the
+    speech that belongs to it.
+    """
+
+    speech_probability: float | None = None
+    lead_ms: int | None = None
+    silence_ms: int | None = None
+    patience_ms: int | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -55,6 +73,7 @@ class Options:
     """What answers may have its clients do."""
     tool_choice: ToolChoice = FREE
     spoken_by: SpokenBy = "server"
+    endpointing: Endpointing = Endpointing()
 
     @property
     def services(self) -> tuple[str, ...]:
@@ -69,7 +88,7 @@ class Options:
 
     def event(self, session: str) -> SessionEvent:
         """As listeners of `session` are told."""
-        told = {k: v for k, v in asdict(self).items() if k not in ("tools", "tool_choice")}
+        told = {k: v for k, v in asdict(self).items() if k not in _NOT_TOLD}
         return SessionEvent(id=session, **told)
 
 
@@ -209,8 +228,12 @@ class Stages:
             return  # attaching tells them
         self._face_stale = self._face_stale or options.avatar != before.avatar
         news: dict[str, Any] = {}
-        if options.language != before.language:
-            news["asr"] = asr_pb2.AsrAttachRequest(language=options.language)
+        heard = ("language", "endpointing")
+        if any(getattr(options, name) != getattr(before, name) for name in heard):
+            listening = asr_pb2.Listening(
+                language=options.language, endpointing=self._endpointing()
+            )
+            news["asr"] = asr_pb2.AsrAttachRequest(listening=listening)
         voice = ("language", "voice", "speed", "style")
         if any(getattr(options, name) != getattr(before, name) for name in voice):
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
@@ -287,7 +310,10 @@ class Stages:
 
     def _asr_config(self, admitted: bool) -> asr_pb2.AsrAttachRequest:
         recognition = asr_pb2.RecognitionConfig(
-            sample_rate_hz=MIC_RATE_HZ, language=self._options.language, interim_results=True
+            sample_rate_hz=MIC_RATE_HZ,
+            language=self._options.language,
+            interim_results=True,
+            endpointing=self._endpointing(),
         )
         config = asr_pb2.AsrAttachConfig(
             session=self._session,
@@ -296,6 +322,9 @@ class Stages:
             admitted=admitted,
         )
         return asr_pb2.AsrAttachRequest(config=config)
+
+    def _endpointing(self) -> asr_pb2.Endpointing:
+        return asr_pb2.Endpointing(**asdict(self._options.endpointing))
 
     def _llm_config(self, admitted: bool) -> llm_pb2.LlmAttachRequest:
         config = llm_pb2.LlmAttachConfig(session=self._session, admitted=admitted)

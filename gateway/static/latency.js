@@ -7,7 +7,7 @@ const COLOURS = ["listen", "recognise", "think", "speak", "face", "send"];
 const FAMILY = [
   [/vad|endpoint|turn|wait/, "listen"],
   [/asr|transcri|recogni/, "recognise"],
-  [/llm|token|think/, "think"],
+  [/llm|token|think|tools/, "think"],
   [/tts|voice|synth|speak/, "speak"],
   [/face|frame|video|encoder/, "face"],
 ];

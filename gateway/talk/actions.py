@@ -43,13 +43,15 @@ AS_THE_SESSION_SAYS = Manner()
 class AnnounceTurn:
     """Make `turn` the epoch everywhere: what is older falls silent and is dropped.
 
-    opens: an answer follows under this number; held until ConfirmTurn where `held`.
+    opens: an answer follows under this number; held until ConfirmTurn where `held`. foreseen: the
+    visitor has not even paused.
     """
 
     turn: int
     reason: Reason
     opens: bool = False
     held: bool = False
+    foreseen: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class ConfirmTurn:
     """The visitor has finished: the turn may be heard."""
 
     turn: int
+    lead_s: float | None = None
+    """How long before that it was begun, where the visitor had not paused then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,9 @@
 
 Pure: inputs are what happened, the output of each is a list of actions. Every answer is
 a turn with its own number; to interrupt is to announce a higher one. While the visitor
-pauses an answer is prepared in a held turn, which is confirmed when the visitor has
-finished with those words, and thrown away when they go on. Where they go on after that, before
-a word of the answer was heard, the question goes on: another turn answers all of it.
+pauses, or seems to be about to, an answer is prepared in a held turn, which is confirmed when the
+visitor has finished with those words, and thrown away when they go on. Where they go on after
+that, before a word of the answer was heard, the question goes on: another turn answers all of it.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class Conversation:
         self._doubts = Doubts()
         self.taking = TurnTaking()
         self._going_on: Continuation | None = None
+        self._captioned = (0, "")
+        """The utterance whose words so far are shown, and these."""
         self._visitor_speaks = False
         self._state: State = "idle"
 
@@ -222,8 +224,13 @@ class Conversation:
         doubt.sounds_like_us()
         return self._settle(self._resume(now))
 
-    def partial(self, utterance: int, text: str) -> list[Action]:
-        """What is understood so far. Words that contradict a held answer void it."""
+    def partial(
+        self, utterance: int, text: str, probability: float = 0.0, now: float = 0.0
+    ) -> list[Action]:
+        """What is understood so far. Words that contradict a held answer void it.
+
+        probability: that they are all, for which an answer may be worth preparing.
+        """
         self._visitor_speaks = True
         turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
         if self._understand(utterance, text, complete=False) is not Verdict.VOICE:
@@ -233,9 +240,19 @@ class Conversation:
         spoken, question = self._asked(utterance, text)
         other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
-        actions = [*(self._silence("speech") if void else []), _shown(spoken, question)]
-        answers = self.taking.answers
-        if answers and self._turn is None and (known := words_to_read(text)):
+        again, self._captioned = self._captioned == (utterance, text), (utterance, text)
+        actions = self._end_turn("speech") if void else []
+        answers = self.taking.answers and self._turn is None
+        if answers and self._speculation.foresees(utterance, question, probability):
+            self._speculation.opened(utterance)
+            actions += self._open(
+                text, utterance, confirmed=False, reason="speech", now=now, foreseen=True
+            )
+        elif void:
+            actions.append(self._announce("speech"))
+        if not again:
+            actions.append(_shown(spoken, question))
+        if answers and self._turn is None and not again and (known := words_to_read(text)):
             actions.append(ReadAhead(self._history.prompt(known)))
         return self._settle(actions)
 
@@ -248,6 +265,7 @@ class Conversation:
         if not self.taking.answers:
             return self._settle([])
         turn, (_, question) = self._turn, self._asked(utterance, text)
+        self._speculation.foreseeing.paused(now)
         if turn is not None and self.doubt is None:
             if turn.phase is not Phase.HELD or same_question(turn.question, question):
                 # A typed question is being answered, or this very answer is under way.
@@ -270,6 +288,7 @@ class Conversation:
         if undisturbed or not self.taking.answers:
             return self._noted(utterance, text, undisturbed=undisturbed)
         _, question = self._asked(utterance, text)
+        self._speculation.foreseeing.ended(question, now)
         if forgone := self._speculation.take_forgone():
             self._speculation.decided(won=same_question(forgone, question))
         if (turn := self._prepared(question)) is not None:
@@ -292,6 +311,7 @@ class Conversation:
         """What started was not speech, or nothing that wants an answer."""
         actions: list[Action] = []
         doubt = self.doubt
+        self._speculation.foreseeing.ended("", now)
         if doubt is None or doubt.utterance <= utterance:
             # Otherwise the visitor speaks again already.
             self._visitor_speaks = False
@@ -324,6 +344,8 @@ class Conversation:
         turn = self._current(number)
         if turn is None:
             return []
+        if seconds and not turn.voice_s and turn.source == "llm":
+            self._speculation.foreseeing.prepared(now - turn.opened_at_s)
         turn.take_voice(seconds, marks, last=last, now=now)
         words = self._words(turn)
         if not turn.rests:
@@ -502,26 +524,32 @@ class Conversation:
         reason: Reason,
         now: float,
         prompt: tuple[Message, ...] | None = None,
+        foreseen: bool = False,
     ) -> list[Action]:
-        """prompt: None: the history's."""
+        """prompt: None: the history's. foreseen: the visitor has not even paused."""
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
         spoken, question = self._asked(utterance, text)
         self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
+        turn.opened_at_s, turn.foreseen = now, foreseen
         turn.goes_on = spoken != utterance
         turn.messages = messages = prompt or self._history.prompt(text)
         turn.tools = ToolRounds(self._tool_limits)
         self.turns.add(turn)
         actions: list[Action] = [
-            AnnounceTurn(turn.number, reason, opens=True, held=not confirmed),
+            AnnounceTurn(turn.number, reason, opens=True, held=not confirmed, foreseen=foreseen),
             BeginAnswer(turn.number, messages),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirm(now)
-        self._speculation.decided(won=True)
-        told = [ConfirmTurn(turn.number), *map(Emit, turn.warnings), *self._reveal(turn)]
+        if turn.foreseen:
+            told: list[Action] = [ConfirmTurn(turn.number, now - turn.opened_at_s)]
+        else:
+            self._speculation.decided(won=True)
+            told = [ConfirmTurn(turn.number)]
+        told += [*map(Emit, turn.warnings), *self._reveal(turn)]
         return told + (self._call(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
@@ -564,7 +592,8 @@ class Conversation:
         held, heard = turn.phase is Phase.HELD, turn.heard()
         turn.end()
         if held:
-            self._speculation.decided(won=False)
+            if not turn.foreseen:
+                self._speculation.decided(won=False)
             self.turns.discard(turn)
             return [CloseTurn(turn.number, "discarded", turn.voice_s, turn.tokens)]
         going_on = self._going_on

@@ -29,8 +29,10 @@ AHEAD_S = 3.0
 # Chunks of 10 ms: a minute.
 _REMEMBERED = 6000
 
-# Three frames of the voice detector. A quiet microphone's packets travel so many together.
-_BUNDLE_SAMPLES = 1536
+# Of the voice detector, which counts from the microphone's first sample: nothing is heard sooner
+# than the frame that it is in is full. A quiet microphone's packets travel three frames together.
+_FRAME_SAMPLES = 512
+_BUNDLE_SAMPLES = 3 * _FRAME_SAMPLES
 # So much above the room's level somebody may begin to speak; below the floor nothing can be heard.
 _ABOVE_ROOM, _FLOOR = 2.0, 4.0
 # The room's level falls at once and rises by this in a second.
@@ -109,11 +111,12 @@ class Microphone:
 
 
 class MicBundle:
-    """Has the packets of a quiet microphone travel together while nobody waits for them. Pure.
+    """Has packets of the microphone travel together where nobody hears them any sooner. Pure.
 
     A message costs gateway, bus and recogniser more than the sound in it, and the voice detector
     computes three frames in a row in half the time of three by themselves. As soon as something
-    rises above the room, or a question or answer is under way, each packet goes at once.
+    rises above the room, or a question or answer is under way, what there is goes with the packet
+    that fills a frame.
     """
 
     def __init__(self) -> None:
@@ -136,9 +139,15 @@ class MicBundle:
             self._begins_at = pts
         self._held.append(pcm)
         self._held_samples += len(pcm)
-        if self._rises(pcm) or awaited or self._held_samples >= _BUNDLE_SAMPLES:
+        hurried = self._rises(pcm) or awaited
+        if self._held_samples >= _BUNDLE_SAMPLES or (hurried and self._fills_a_frame):
             sent += self._take()
         return sent
+
+    @property
+    def _fills_a_frame(self) -> bool:
+        ends_at = self._begins_at + self._held_samples
+        return ends_at // _FRAME_SAMPLES > self._begins_at // _FRAME_SAMPLES
 
     def _take(self) -> list[tuple[int, NDArray[np.int16]]]:
         held, self._held, self._held_samples = self._held, [], 0

@@ -687,8 +687,10 @@ class Session:
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._background.run(self._begin(turn, action))
                 case actions.CallTool(turn=number, call=call):
+                    self._stopwatch.called(number, self._clock.now())
                     self._tools.do(number, call, self.options.tools)
                 case actions.ContinueAnswer():
+                    self._stopwatch.results(action.turn, self._clock.now())
                     self._tools.stop()
                     self._background.run(self._go_on(action))
                 case actions.SayMeanwhile():

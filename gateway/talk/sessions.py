@@ -56,8 +56,8 @@ class Sessions:
         self._loops = loops
         self._open: dict[str, Session] = {}
         self._uses: Counter[str] = Counter()
-        self.draining = False
-        """None is made any more, and those that there are go to other gateways."""
+        self.leaving = asyncio.Event()
+        """Set: none is made any more, and those that there are go to other gateways."""
         self._opening = 0
         self._ticker = Ticker(MonotonicClock())
         self.on_change: Callable[[str, bool], None] = lambda session, is_open: None
@@ -113,6 +113,11 @@ class Sessions:
         """Whether a session may go to another gateway now."""
         here = self.has(session.id) and session.presence.departure is None
         return here and session.between_turns and not self._uses[session.id]
+
+    @property
+    def draining(self) -> bool:
+        """Whether this gateway is about to end."""
+        return self.leaving.is_set()
 
     @property
     def free(self) -> int:

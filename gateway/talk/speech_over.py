@@ -26,7 +26,13 @@ from numpy.typing import NDArray
 
 from gateway.playout.sound import Recall
 from gateway.talk.turn import Turn
-from gateway.talk.words import asks, is_backchannel, is_echo, without_echo
+from gateway.talk.words import (
+    asks,
+    is_backchannel,
+    is_echo,
+    is_too_short_to_tell,
+    without_echo,
+)
 
 # What sounds like a voice and holds no word for so long is none.
 WORDLESS_S = 2.0
@@ -70,6 +76,8 @@ class _Sound:
     judged_at_s: float = float("-inf")
     echo: bool = False
     doubts: int = 0
+    too_early: bool = False
+    """The answer began a moment ago: what there is of it cannot be known again."""
 
     def judged(self, *, echo: bool) -> None:
         """What was heard as an echo stays one until several looks in a row find more in it."""
@@ -117,8 +125,11 @@ class BargeIn:
             sound.judged_at_s = now
             likeness = self._echo.likeness(min(_NEWEST_S, now - sound.onset_s))
             sound.judged(echo=likeness is not None and likeness.is_echo)
+            sound.too_early = likeness is None and self._echo.has_just_begun()
         if sound.echo:
             return Verdict.ECHO
+        if sound.too_early:
+            return Verdict.OPEN
         enough_s = sound.onset_s + self._after_s
         if now < enough_s - 1e-6:
             return Verdict.OPEN
@@ -199,6 +210,9 @@ class Doubt:
             return Verdict.ASSENT
         if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
             return Verdict.ECHO
+        spoken = turn is not None and self.over_answer and said
+        if spoken and not complete and is_too_short_to_tell(text):
+            return Verdict.OPEN  # the voice is silent by now: nothing is lost by more words
         return Verdict.VOICE
 
     def words_of_visitor(self, text: str, turn: Turn | None) -> str:
@@ -335,6 +349,14 @@ class EchoGuard:
         """What the microphone brings now. pcm: [N] int16 at 16 kHz."""
         self._heard.add(pcm)
 
+    def has_just_begun(self) -> bool:
+        """Whether something is played, and less of it than an echo could be known by."""
+        played_pcm = self._played.whole()
+        if played_pcm is None:
+            return False
+        played = _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
+        return 0 < _audible_frames(played) < _FEWEST_FRAMES
+
     def likeness(self, newest_s: float) -> Likeness | None:
         """Of the last second; excess_db of the last `newest_s`. None: too little was played.
 
@@ -345,13 +367,17 @@ class EchoGuard:
             return None
         heard = _smooth(_bands(heard_pcm.reshape(-1, MIC_FRAME_SAMPLES)))
         played = _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
-        if np.count_nonzero(played.max(axis=1) > _AUDIBLE) < _FEWEST_FRAMES:
+        if _audible_frames(played) < _FEWEST_FRAMES:
             return None
         similarity, delay = _best_delay(heard, played)
         start = LONGEST_DELAY_FRAMES - delay
         copy = played[start : start + WINDOW_FRAMES]
         newest = max(1, round(newest_s / FRAME_S))
         return Likeness(similarity, _excess_db(heard, copy, newest), delay * FRAME_S)
+
+
+def _audible_frames(played: NDArray[np.float32]) -> int:
+    return int(np.count_nonzero(played.max(axis=1) > _AUDIBLE))
 
 
 def _bands(frames: NDArray[np.int16]) -> NDArray[np.float32]:

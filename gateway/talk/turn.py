@@ -76,6 +76,10 @@ class Turn:
     phase: Phase = Phase.THINKING
     asked_at_s: float = 0.0
     """When its question seemed over; a held one was not asked yet."""
+    opened_at_s: float = 0.0
+    """When work on it began."""
+    foreseen: bool = False
+    """Then the visitor had not even paused."""
     goes_on: bool = False
     """Its question begins with that of a turn that it stands for."""
     source: Source | None = None

@@ -35,6 +35,8 @@ _STOPPING = frozenset(
     enough pause mute help next back louder slower thanks thank""".split()
 )
 _LONGEST_HUM_MS = 700
+_NO_MANDARIN = re.compile(rf"[^{_HAN}]{{1,8}}|(.)\1{{3,}}")
+_FEW_WORDS = 2
 _MOST_HUM_WORDS = 2
 _LEAST_HUM_ODDS = -5.5
 
@@ -121,22 +123,40 @@ def _made_of(words: tuple[str, ...], phrases: frozenset[tuple[str, ...]], comple
 
 
 def is_misheard_hum(
-    text: str, *, voiced_ms: int, hum_odds: float | None, goes_on: bool = False
+    text: str,
+    *,
+    voiced_ms: int,
+    hum_odds: float | None,
+    goes_on: bool = False,
+    language: str = "",
 ) -> bool:
     """Whether a short sound over an answer was a hum, whatever words were made of it ("Mama").
 
     hum_odds: log odds by the recogniser; None where it was not asked, and then its words stand.
     goes_on: there is a pause behind words that cannot be all of it ("if I"). A word that stops
-    people is never one.
+    people is never one. language: as the recogniser tells it; a hum in Mandarin comes out as
+    letters, digits, or one character over and over.
     """
     words = words_of(text)
-    if not words or voiced_ms > _LONGEST_HUM_MS or len(words) > _MOST_HUM_WORDS:
+    if not words or voiced_ms > _LONGEST_HUM_MS or stops(text):
         return False
-    if not _STOPPING.isdisjoint(words):
+    if language in ("zh", "yue") and _NO_MANDARIN.fullmatch("".join(words)):
+        return True
+    if len(words) > _MOST_HUM_WORDS:
         return False
     if words[0] in _HUMS_AS_WORDS:
         return True
     return hum_odds is not None and (goes_on or hum_odds > _LEAST_HUM_ODDS)
+
+
+def stops(text: str) -> bool:
+    """Whether there is a word in it with which people stop somebody."""
+    return takes_back(text) or not _STOPPING.isdisjoint(words_of(text))
+
+
+def is_too_short_to_tell(text: str) -> bool:
+    """Whether these words of unfinished speech may yet become others: "yo" becomes "yeah"."""
+    return len(words_of(text)) <= _FEW_WORDS and not stops(text)
 
 
 def takes_back(text: str) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import grpc.aio
 from services.asr.hearing.networks import BundledNetworks, Hearing
 from services.asr.riva import servicer as riva
 from services.asr.session import ASSUMED, ListeningSession, TranscribingSession, chunk_of, words_of
-from services.asr.settings import AsrSettings
+from services.asr.settings import FRAME_MS, AsrSettings, heard_from
 from services.asr.sound import resample
+from services.asr.turns.endpointing import EndpointRules
 from visavis.bundles.store import bundle_path, profile
 from visavis.bundles.store.lookup import maker_of
 from visavis.engine import EngineState
@@ -36,6 +38,12 @@ from visavis.wire.media import Place, check_sample_rate, pcm_from_bytes
 
 LONGEST_RECORDING_S = 600
 _RECORDINGS_AT_ONCE = 4
+_LENGTHS = (
+    ("lead_ms", "lead_frames", 0, 5_000),
+    ("silence_ms", "silence_frames", 2 * FRAME_MS, 60_000),
+    ("patience_ms", "patience_frames", 2 * FRAME_MS, 60_000),
+)
+"""Of Endpointing: field, what it is in the rules, least and most."""
 _CONTEXT = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -173,9 +181,11 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             listening = self._session(config.recognition, config.first_utterance or 1)
 
             async def on_request(request: asr_pb2.AsrAttachRequest) -> None:
-                if request.WhichOneof("request") != "language":
-                    raise OutOfOrderError("after the config only language may follow on Attach")
-                listening.set_language(request.language)
+                if request.WhichOneof("request") != "listening":
+                    raise OutOfOrderError("after the config only listening may follow on Attach")
+                rules = self._rules(request.listening.endpointing)
+                listening.set_language(request.listening.language)
+                listening.take_turns_by(rules)
 
             async with listening:
                 lease = stage.serve(TranscribingSession(stage, listening), requests, on_request)
@@ -207,6 +217,10 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         unknown = EngineState(settings.backend, settings.device, "not loaded yet")
         return [(name, self._hearing.state(name) or unknown) for name in self._hearing.bundles]
 
+    def _rules(self, wanted: asr_pb2.Endpointing) -> EndpointRules:
+        """Raises InvalidInputError."""
+        return rules_with(self._settings.endpoint_rules(), wanted)
+
     def _session(
         self, config: asr_pb2.RecognitionConfig, first_utterance: int = 1
     ) -> ListeningSession:
@@ -214,12 +228,28 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             self._hearing,
             config.language,
             interim_results=config.interim_results,
-            rules=self._settings.endpoint_rules(),
+            rules=self._rules(config.endpointing),
             clock=self._clock,
             meter=self.admission.meter,
             recorded=config.recorded,
             first_utterance=first_utterance,
         )
+
+
+def rules_with(rules: EndpointRules, wanted: asr_pb2.Endpointing) -> EndpointRules:
+    """The service's, with what one stream wants. Raises InvalidInputError that names the field."""
+    if wanted.HasField("speech_probability"):
+        if not 0.0 < wanted.speech_probability < 1.0:
+            raise InvalidInputError("speech_probability: more than 0 and less than 1 is wanted")
+        rules = heard_from(rules, wanted.speech_probability)
+    changes: dict[str, Any] = {}
+    for field, name, lowest_ms, highest_ms in _LENGTHS:
+        if wanted.HasField(field):
+            length_ms: int = getattr(wanted, field)
+            if not lowest_ms <= length_ms <= highest_ms:
+                raise InvalidInputError(f"{field}: {lowest_ms} to {highest_ms} is wanted")
+            changes[name] = round(length_ms / FRAME_MS)
+    return replace(rules, **changes)
 
 
 async def _feed(

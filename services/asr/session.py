@@ -108,6 +108,10 @@ class ListeningSession:
         """From the next utterance on. Raises UnknownNameError."""
         self._listener.language, _ = self._hearing.languages.resolve(language)
 
+    def take_turns_by(self, rules: EndpointRules) -> None:
+        """From now on, also in an utterance that is open."""
+        self._listener.take_turns_by(rules)
+
     async def hear(self, pcm: NDArray[np.int16], sample_rate_hz: int) -> None:
         """The next [N] int16 samples, of any number. Waits where events are not read."""
         if self._resampler is None or self._resampler.sample_rate_hz != sample_rate_hz:
@@ -361,11 +365,15 @@ class TranscribingSession(StageWork):
         return (told,)
 
     async def _keep_time(self, chunk: PcmChunk) -> None:
-        """Hear lost chunks as silence; follow a microphone whose count starts anew."""
+        """Hear lost chunks as silence; follow a microphone whose count starts anew.
+
+        Frames are full where the microphone's count says so: it sends what fills them.
+        """
         at = chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz
         gap = at - (self._listening.heard_samples + self._offset_samples)
         if self._synced and _RESAMPLER_SLACK_SAMPLES < gap <= _LONGEST_GAP_SAMPLES:
             await self._listening.hear_silence(gap)
         elif not self._synced or abs(gap) > _LONGEST_GAP_SAMPLES:
-            self._offset_samples += gap
+            await self._listening.hear_silence((at - self._listening.heard_samples) % FRAME_SAMPLES)
+            self._offset_samples = at - self._listening.heard_samples
         self._synced = True

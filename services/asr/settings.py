@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
@@ -11,7 +12,13 @@ from services.asr.turns.endpointing import EndpointRules
 from visavis.bundles.engine_settings import EngineSettings
 
 _DEFAULTS = EndpointRules()
-_FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ
+FRAME_MS = FRAME_SAMPLES * 1000 // SAMPLE_RATE_HZ
+
+
+def heard_from(rules: EndpointRules, speech_probability: float) -> EndpointRules:
+    """`rules` where a sound is speech from this probability on, and silence well below it."""
+    silence = speech_probability * 0.7
+    return replace(rules, speech_probability=speech_probability, silence_probability=silence)
 
 
 class AsrSettings(EngineSettings):
@@ -35,14 +42,14 @@ class AsrSettings(EngineSettings):
         _DEFAULTS.speech_probability, gt=0, lt=1, description="From here on a sound is speech"
     )
     shortest_wait_ms: int = Field(
-        _DEFAULTS.shortest_wait_frames * _FRAME_MS,
-        ge=2 * _FRAME_MS,
+        _DEFAULTS.shortest_wait_frames * FRAME_MS,
+        ge=2 * FRAME_MS,
         le=5000,
         description="Silence that ends an utterance which is surely finished",
     )
     longest_wait_ms: int = Field(
-        _DEFAULTS.longest_wait_frames * _FRAME_MS,
-        ge=2 * _FRAME_MS,
+        _DEFAULTS.longest_wait_frames * FRAME_MS,
+        ge=2 * FRAME_MS,
         le=30_000,
         description="Silence that ends an utterance which sounds unfinished",
     )
@@ -54,13 +61,11 @@ class AsrSettings(EngineSettings):
 
     def endpoint_rules(self) -> EndpointRules:
         """The rules of turn-taking, in frames of 32 ms instead of milliseconds."""
-        shortest = self.shortest_wait_ms // _FRAME_MS
-        longest = max(shortest, self.longest_wait_ms // _FRAME_MS)
-        return EndpointRules(
-            speech_probability=self.speech_probability,
-            silence_probability=self.speech_probability * 0.7,
+        shortest = self.shortest_wait_ms // FRAME_MS
+        longest = max(shortest, self.longest_wait_ms // FRAME_MS)
+        rules = EndpointRules(
             pause_frames=min(_DEFAULTS.pause_frames, shortest),
             shortest_wait_frames=shortest,
-            finished_wait_frames=min(max(_DEFAULTS.finished_wait_frames, shortest), longest),
             longest_wait_frames=longest,
         )
+        return heard_from(rules, self.speech_probability)

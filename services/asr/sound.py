@@ -2,6 +2,8 @@
 the room.
 """
 
+import math
+
 import numpy as np
 import soxr
 from numpy.typing import NDArray
@@ -131,6 +133,9 @@ class QuietFrames:
     def __init__(self) -> None:
         self._room = 1.0
         self._speech = _TINY_LEVEL
+        self.depth = 0.0
+        """Of the latest frame: how far it has fallen from the level of speech (0) to the room's
+        (1), in decibels."""
 
     def is_quiet(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
         """Whether the next frame, [N] float32, holds no more than the room's own sound."""
@@ -142,4 +147,6 @@ class QuietFrames:
             self._room = level
         elif speech_probability < 0.5:
             self._room = min(level, self._room * _RISE_PER_FRAME)
+        span = math.log(max(self._speech, level) / self._room)
+        self.depth = min(1.0, math.log(max(self._speech, level) / level) / span) if span else 0.0
         return level < self._room * _MARGIN and self._speech > level * _FEWEST_RANGE

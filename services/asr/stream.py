@@ -7,6 +7,7 @@ finished, the final text is ready before the silence is long enough to be sure.
 """
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +16,16 @@ from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
 from services.asr.hearing.transcript import Order, Transcript
 from services.asr.sound import QuietFrames, Tape
-from services.asr.turns.completeness import finished_odds, fused
+from services.asr.turns.completeness import RULED_OUT, finished_odds, fused
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
+from services.asr.turns.foresight import Foresight
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
 from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe, Utterance
 from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
 
-# The VAD notices a beginning late; soft first consonants lie before it.
-_LEAD_SAMPLES = 8 * FRAME_SAMPLES
+# What lies before the beginning of speech is kept for as long, whatever of it is used.
+_LEAD_SAMPLES = EndpointRules().lead_frames * FRAME_SAMPLES
 # What is said and left behind at a pause after this much needs no second hearing; what is
 # shorter than a pause between words may be one within a word.
 _SETTLED_SAMPLES = 10 * SAMPLE_RATE_HZ
@@ -40,9 +42,11 @@ _PARTIALS_TOGETHER = 1 / 2
 _FIRST_WORDS_DUTY = 1 / 2
 _YOUNG_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
 # What has no words is over after a third of a second or so.
-_WORDLESS_FINISHED = 0.72
+_WORDLESS_FINISHED = 0.67
 # Log odds by the words alone from which an answer is prepared before the intonation is judged.
 _MAYBE_ALL = -1.0
+# The words of a look are told again once they are so much likelier to be all, and likely.
+_LIKELIER, _LIKELY = 0.15, 0.3
 # Nothing understood yet: look again soon.
 _AGAIN_SAMPLES = SAMPLE_RATE_HZ // 10
 # The turn detector was trained on turns with a longer silence at their end than
@@ -75,6 +79,8 @@ class Listener:
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
         self._quiet = QuietFrames()
+        self.foresight = Foresight()
+        """Whether the words of the newest look are all."""
         self._tape = Tape()
         self._utterances: dict[int, Utterance] = {}
         self._current: Utterance | None = None
@@ -84,11 +90,17 @@ class Listener:
         """Of this listener's looks only the newest counts, and none after the speech itself."""
         self._opinions = object()
         """Of the turn detector's opinions only the newest counts."""
+        self._said_until = 0
+        """Sample at which the last utterance ended."""
 
     @property
     def idle(self) -> bool:
         """Nothing is open and no answer is awaited."""
         return not self._utterances
+
+    def take_turns_by(self, rules: EndpointRules) -> None:
+        """From now on, also in an utterance that is open."""
+        self._endpointer.rules = rules
 
     @property
     def kept_samples(self) -> int:
@@ -101,9 +113,11 @@ class Listener:
         if self._current is not None:
             self._current.speech.append(speech_probability)
         quiet = self._quiet.is_quiet(pcm, speech_probability)
+        self.foresight.hear_frame(self._quiet.depth, speech_probability)
         outputs = self._heed(self._endpointer.hear_frame(speech_probability, quiet=quiet))
         outputs += self._cut_if_long()
         outputs += self._partial_if_due()
+        outputs += self._foresee()
         self._forget()
         return outputs
 
@@ -174,16 +188,30 @@ class Listener:
 
     def _begin_utterance(self, start: int) -> list[Output]:
         self._newest += 1
-        first = max(0, start - _LEAD_SAMPLES)
+        first = self._first_sample(start)
         partial = PartialText(self.language, first)
         utterance = Utterance(self._newest, self.language, first, first, partial)
         utterance.next_partial = start + _FIRST_PARTIAL_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - first) // FRAME_SAMPLES)
+        self.foresight.begin()
         self._utterances[utterance.number] = self._current = utterance
         return [self._event(TranscriptEvent.SPEECH_STARTED, utterance, start)]
 
+    def _first_sample(self, start: int) -> int:
+        """Of an utterance whose speech begins at `start`."""
+        lead = self._lead_samples
+        first = start - lead
+        if lead > _LEAD_SAMPLES:  # what was said before is no part of it
+            first = min(max(first, self._said_until), start - _LEAD_SAMPLES)
+        return max(first, self._tape.start)
+
+    @property
+    def _lead_samples(self) -> int:
+        return self._endpointer.rules.lead_frames * FRAME_SAMPLES
+
     def _go_on(self, utterance: Utterance) -> list[Output]:
         utterance.paused = False
+        utterance.look = None
         outputs: list[Output] = []
         utterance.next_partial = self._tape.end + _PARTIAL_EVERY_SAMPLES
         if utterance.announced:
@@ -207,7 +235,7 @@ class Listener:
 
     def _end_utterance(self, utterance: Utterance, speech_end: int) -> list[Output]:
         utterance.ended_at = self._tape.end
-        utterance.speech_end = speech_end
+        utterance.speech_end = self._said_until = speech_end
         if utterance.text is not None:
             return self._finalise(utterance)
         if utterance.paused:
@@ -247,8 +275,7 @@ class Listener:
         whole = utterance.whole()
         if utterance.text is None or not whole.text:
             return False
-        surest = fused(1.0, finished_odds(whole.text, whole.language), whole.language)
-        return surest <= self._endpointer.rules.unfinished_probability
+        return finished_odds(whole.text, whole.language) <= RULED_OUT
 
     def _finalise(self, utterance: Utterance) -> list[Output]:
         whole = utterance.whole()
@@ -281,8 +308,25 @@ class Listener:
         if not (current and partial.text) or utterance.ended_at is not None or utterance.paused:
             return []
         language = text.language or utterance.language
+        behind = (self._tape.end - work.end_samples) // FRAME_SAMPLES
+        self.foresight.looked(partial.text, language, behind)
         spoken = Transcript(partial.text, language, hum_odds=text.hum_odds)
-        return [self._event_with_text(TranscriptEvent.PARTIAL, utterance, spoken)]
+        utterance.look = spoken
+        return [self._tell_look(utterance, spoken)]
+
+    def _tell_look(self, utterance: Utterance, look: Transcript) -> Heard:
+        utterance.foreseen = chance = self.foresight.probability
+        told = self._event_with_text(TranscriptEvent.PARTIAL, utterance, look)
+        return replace(told, end_of_turn=chance)
+
+    def _foresee(self) -> list[Output]:
+        """Nothing follows the words of the newest look: they may be all, and are told as such."""
+        utterance = self._current
+        if utterance is None or utterance.look is None or utterance.announced:
+            return []
+        if self.foresight.probability < max(_LIKELY, utterance.foreseen + _LIKELIER):
+            return []
+        return [self._tell_look(utterance, utterance.look)]
 
     def _partial_if_due(self) -> list[Output]:
         utterance = self._current
@@ -388,7 +432,7 @@ class Listener:
         )
 
     def _forget(self) -> None:
-        kept = 2 * _LEAD_SAMPLES
+        kept = _LEAD_SAMPLES + max(_LEAD_SAMPLES, self._lead_samples)
         if self._current is not None:
             first = min(self._current.piece_start, self._current.partial.start)
             kept = max(WINDOW_SAMPLES, self._tape.end - first)

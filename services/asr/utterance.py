@@ -80,6 +80,7 @@ class Heard:
     text: str = ""
     language: str = ""
     end_of_turn: float = 0.0
+    """Of PAUSED and FINAL: that the visitor has finished; of PARTIAL: that these words are all."""
     segments: tuple[Segment, ...] = ()
     speech_end_samples: int = 0
     late_samples: int = 0
@@ -117,6 +118,10 @@ class Utterance:
     text: Transcript | None = None
     """Of the present pause."""
     announced: bool = False
+    look: Transcript | None = None
+    """The newest at unfinished speech, while nothing has followed a pause."""
+    foreseen: float = 0.0
+    """How likely its words were to be all when they were told last."""
     end_of_turn: float | None = None
     """The turn detector's opinion on the present pause."""
     finished: float = 0.0

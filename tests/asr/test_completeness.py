@@ -32,6 +32,14 @@ FINISHED = [
     ("你好", "zh"),
     ("你能给我讲一个故事吗?", "zh"),
 ]
+SHORT = [
+    ("Yes, I do.", "en"),
+    ("Not really.", "en"),
+    ("I hope not.", "en"),
+    ("How come?", "en"),
+    ("当然可以。", "zh"),
+    ("什么时候?", "zh"),
+]
 SENTENCES = [
     ("And who invented it,", "en"),
     ("What can I do when I cannot sleep at night?", "en"),
@@ -52,8 +60,8 @@ SAYS_NOTHING = [
     ("", "en"),
     ("...", "en"),
 ]
-# The shortest wait that there is, and a third of a second.
-SURE, RATHER = 0.8, 0.7
+# A quarter of a second of silence is enough, and more than half a second is not wanted.
+SURE, RATHER = 0.65, 0.5
 
 
 @pytest.mark.parametrize(("text", "language"), GOES_ON)
@@ -65,6 +73,16 @@ def test_nobody_ends_like_this(text: str, language: str) -> None:
 @pytest.mark.parametrize(("text", "language"), FINISHED)
 def test_this_is_complete(text: str, language: str) -> None:
     assert finished_odds(text, language) > 1
+
+
+@pytest.mark.parametrize(("text", "language"), SHORT)
+def test_short_answers_and_questions_are_whole(text: str, language: str) -> None:
+    assert fused(0.5, finished_odds(text, language), language) > RATHER
+
+
+@pytest.mark.parametrize("text", ["Yes, but.", "Maybe the.", "Why the?"])
+def test_what_hangs_behind_a_short_answer_goes_on(text: str) -> None:
+    assert fused(0.9, finished_odds(text, "en"), "en") < RATHER
 
 
 @pytest.mark.parametrize(("text", "language"), SENTENCES)
@@ -99,7 +117,11 @@ def test_behind_a_whole_number_more_digits_may_come() -> None:
 def test_a_language_without_learnt_words_is_left_to_the_turn_detector() -> None:
     assert finished_odds("Wo ist der Bahnhof", "de") == 0.0
     assert fused(0.7, 0.0, "de") == pytest.approx(0.7)
-    assert 0.5 < fused(0.7, 1e-9, "en") < 0.6
+    assert fused(0.7, 0.0, "en") == pytest.approx(0.7)
+
+
+def test_beside_words_that_tell_the_intonation_counts_less() -> None:
+    assert 0 < fused(0.9, 1.0, "en") - fused(0.1, 1.0, "en") < 0.3
 
 
 def test_a_hanging_word_outweighs_a_sure_turn_detector() -> None:

@@ -1,9 +1,17 @@
 """Utterances begin, pause and end where they should."""
 
+import math
+
 import pytest
 
 from services.asr.hearing.detectors import FRAME_SAMPLES
-from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
+from services.asr.turns.endpointing import (
+    Endpointer,
+    EndpointRules,
+    Kind,
+    PauseHabit,
+    Signal,
+)
 
 RULES = EndpointRules()
 
@@ -48,7 +56,7 @@ def test_a_click_is_not_speech() -> None:
 
 def test_the_surer_the_end_the_shorter_the_wait() -> None:
     assert frames_until_end(paused(0.99)) == RULES.shortest_wait_frames
-    assert frames_until_end(paused(0.9)) == RULES.finished_wait_frames
+    assert frames_until_end(paused(0.65)) > RULES.shortest_wait_frames
 
 
 def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> None:
@@ -83,6 +91,38 @@ def test_an_unfinished_sentence_is_waited_for() -> None:
 def test_doubt_waits_in_between_and_longer_the_less_sure() -> None:
     waits = [frames_until_end(paused(p)) for p in (0.7, 0.5, 0.3)]
     assert RULES.shortest_wait_frames < waits[0] < waits[1] < waits[2] < RULES.longest_wait_frames
+
+
+def test_the_wait_is_where_cutting_off_costs_as_much_as_waiting() -> None:
+    """At the wait that the rules name, the expected cost is least."""
+    finished, typical, cost = 0.6, RULES.typical_pause_frames, RULES.cut_off_cost_frames
+
+    def expected(wait: int) -> float:
+        return finished * wait + (1 - finished) * cost * math.exp(-wait / typical)
+
+    bounds = range(RULES.shortest_wait_frames, RULES.longest_wait_frames + 1)
+    assert RULES.wait_frames(finished) == min(bounds, key=expected)
+
+
+def test_who_hesitates_is_waited_for_longer() -> None:
+    habit = PauseHabit()
+    stranger = RULES.wait_frames(0.6, habit.odds)
+    for _ in range(6):
+        habit.went_on()
+    hesitant = RULES.wait_frames(0.6, habit.odds)
+    for _ in range(30):
+        habit.ended()
+    fluent = RULES.wait_frames(0.6, habit.odds)
+    assert fluent < stranger < hesitant
+    assert stranger - fluent <= 3
+
+
+def test_an_end_that_was_none_counts_as_a_pause() -> None:
+    fluent, hasty = PauseHabit(), PauseHabit()
+    fluent.ended()
+    hasty.ended()
+    hasty.taken_back()
+    assert hasty.odds < PauseHabit().odds < fluent.odds
 
 
 def test_without_an_opinion_the_longest_wait_holds() -> None:
@@ -151,3 +191,25 @@ def test_an_open_utterance_can_be_ended_and_only_that() -> None:
 def test_the_wait_stays_within_its_bounds(end_of_turn: float) -> None:
     wait = RULES.wait_frames(end_of_turn)
     assert RULES.shortest_wait_frames <= wait <= RULES.longest_wait_frames
+
+
+def test_silence_of_a_given_length_ends_whatever_opinions_there_are() -> None:
+    rules = EndpointRules(silence_frames=20)
+    assert {rules.wait_frames(p) for p in (None, 0.0, 0.5, 0.99)} == {20}
+    endpointer = Endpointer(rules)
+    run(endpointer, 1.0, 20)
+    signals = run(endpointer, 0.0, 19)
+    endpointer.judge(0.99)
+    assert Kind.ENDED not in kinds(signals)
+    assert kinds(endpointer.hear_frame(0.0)) == [Kind.ENDED]
+
+
+def test_only_what_surely_goes_on_is_waited_for_with_patience() -> None:
+    patient = EndpointRules(patience_frames=125)
+    for end_of_turn in (None, 0.2, 0.5, 0.99):
+        assert patient.wait_frames(end_of_turn) == RULES.wait_frames(end_of_turn)
+    waits = [patient.wait_frames(p) for p in (0.19, 0.1, 0.05, 0.01)]
+    assert waits == sorted(waits) and waits[-2:] == [125, 125]
+    hasty = EndpointRules(patience_frames=20)
+    assert hasty.wait_frames(0.0) == hasty.wait_frames(None) == 20
+    assert hasty.wait_frames(0.99) == RULES.shortest_wait_frames

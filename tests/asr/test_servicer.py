@@ -11,12 +11,13 @@ import grpc
 import numpy as np
 import pytest
 
-from services.asr.servicer import AsrService
+from services.asr.servicer import AsrService, rules_with
 from services.asr.settings import AsrSettings
+from services.asr.turns.endpointing import EndpointRules
 from tests.asr.doubles import COUGH, FakeHearing, loud, pcm16, quiet
 from tests.fakes import MetricGrowth
 from tests.serving.grpc_server import served
-from visavis.serving.errors import EngineError
+from visavis.serving.errors import EngineError, InvalidInputError
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
 from visavis.wire.bus import Bus
@@ -38,9 +39,11 @@ async def serving(
         yield Stub(channel)
 
 
-def config(rate: int = 16_000, language: str = "", interim: bool = False) -> Any:
+def config(
+    rate: int = 16_000, language: str = "", interim: bool = False, endpointing: Any = None
+) -> Any:
     return asr_pb2.RecognitionConfig(
-        sample_rate_hz=rate, language=language, interim_results=interim
+        sample_rate_hz=rate, language=language, interim_results=interim, endpointing=endpointing
     )
 
 
@@ -277,12 +280,12 @@ async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> Non
         bus.subscribe("attached", Kind.TRANSCRIPT) as transcripts,
         attached(stub, "attached"),
     ):
-        await Microphone(bus, "attached", pts=1_000_000).say(QUESTION)
+        await Microphone(bus, "attached", pts=1_024_000).say(QUESTION)
         heard = await until(transcripts, TranscriptEvent.FINAL)
     final = heard[-1]
     assert final.text == "40"
     assert final.place.turn == 0
-    assert final.speech_end_samples == 1_000_000 + 50 * 512
+    assert final.speech_end_samples == 1_024_000 + 50 * 512
     assert [s.stage for s in final.place.stamps] == [
         "asr.ready", "asr.started", "asr.finished", "asr.certain", "asr.final",
     ]  # fmt: skip
@@ -345,13 +348,39 @@ async def test_two_sessions_hear_only_themselves(bus: Bus) -> None:
     assert (two.text, two.language, two.place.session) == ("50", "zh", "two")
 
 
+async def test_each_session_ends_utterances_by_rules_of_its_own(bus: Bus) -> None:
+    sound = np.concatenate([quiet(10), loud(30), quiet(25), loud(30), quiet(100)])
+    hasty, patient = (asr_pb2.Endpointing(silence_ms=ms) for ms in (320, 1600))
+    changed = asr_pb2.Listening(language="en", endpointing=patient)
+    async with (
+        serving(bus=bus, slots=3) as stub,
+        bus.subscribe("hasty", Kind.TRANSCRIPT) as of_hasty,
+        bus.subscribe("patient", Kind.TRANSCRIPT) as of_patient,
+        attached(stub, "hasty", endpointing=hasty) as call,
+        attached(stub, "patient", endpointing=patient),
+    ):
+        microphone = Microphone(bus, "hasty")
+        await asyncio.gather(microphone.say(sound), Microphone(bus, "patient").say(sound))
+        texts = [(await until(of_hasty, TranscriptEvent.FINAL))[-1].text for _ in range(2)]
+        assert texts == ["30", "30"]
+        assert (await until(of_patient, TranscriptEvent.FINAL))[-1].text == "60"
+        await call.write(asr_pb2.AsrAttachRequest(listening=changed))
+        async with asyncio.timeout(30):
+            while texts[-1] != "60":
+                await microphone.say(sound)
+                texts.append((await until(of_hasty, TranscriptEvent.FINAL))[-1].text)
+    for wrong in ({"silence_ms": 0}, {"speech_probability": 1.0}, {"lead_ms": 5001}):
+        with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+            rules_with(EndpointRules(), asr_pb2.Endpointing(**wrong))
+
+
 async def test_the_language_of_a_session_can_change(bus: Bus) -> None:
     async with (
         serving(bus=bus) as stub,
         bus.subscribe("polyglot", Kind.TRANSCRIPT) as transcripts,
         attached(stub, "polyglot") as call,
     ):
-        await call.write(asr_pb2.AsrAttachRequest(language="zh"))
+        await call.write(asr_pb2.AsrAttachRequest(listening=asr_pb2.Listening(language="zh")))
         microphone = Microphone(bus, "polyglot")
         async with asyncio.timeout(30):
             while True:
@@ -376,13 +405,13 @@ async def test_bad_attachments_are_refused(bus: Bus) -> None:
 
     async with serving(bus=bus) as stub, attached(stub, "taken"):
         assert await refused(stub) is Code.FAILED_PRECONDITION
-        language = asr_pb2.AsrAttachRequest(language="en")
+        language = asr_pb2.AsrAttachRequest(listening=asr_pb2.Listening(language="en"))
         assert await refused(stub, language) is Code.FAILED_PRECONDITION
         assert await refused(stub, to("taken")) is Code.ALREADY_EXISTS
         assert await refused(stub, to("no spaces")) is Code.INVALID_ARGUMENT
         assert await refused(stub, to("x", language="xx")) is Code.NOT_FOUND
         assert await refused(stub, to("x"), to("x")) is Code.FAILED_PRECONDITION
-        unknown = asr_pb2.AsrAttachRequest(language="xx")
+        unknown = asr_pb2.AsrAttachRequest(listening=asr_pb2.Listening(language="xx"))
         assert await refused(stub, to("x"), unknown) is Code.NOT_FOUND
         assert (await status(stub)).free_slots == 3
     async with serving() as stub:

@@ -41,7 +41,7 @@ async def test_a_file_gives_the_same_events_however_slow_the_networks_are() -> N
         await asyncio.wait_for(listening, 30)
         events = session.ready_events()
     assert [event.event for event in events] == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]
-    assert events[-1].at_samples == (50 + RULES.finished_wait_frames) * 512
+    assert events[-1].at_samples == (50 + RULES.shortest_wait_frames) * 512
 
 
 async def test_live_sound_is_heard_while_the_networks_think() -> None:

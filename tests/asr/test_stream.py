@@ -71,7 +71,7 @@ def test_a_question_becomes_a_final_text() -> None:
     assert started.at_samples == 20 * FRAME_SAMPLES
     assert paused.text == final.text == "40"
     assert final.speech_end_samples == 60 * FRAME_SAMPLES
-    assert final.at_samples == (60 + RULES.finished_wait_frames) * FRAME_SAMPLES
+    assert final.at_samples == (60 + RULES.shortest_wait_frames) * FRAME_SAMPLES
     assert final.end_of_turn > 0.9
     assert desk.listener.idle
 
@@ -82,6 +82,20 @@ def test_words_are_timed_from_the_first_sample_heard() -> None:
     (segment,) = desk.events[-1].segments
     assert 90 * FRAME_SAMPLES <= segment.start_samples <= 100 * FRAME_SAMPLES
     assert 140 * FRAME_SAMPLES <= segment.end_samples <= 145 * FRAME_SAMPLES
+
+
+def test_as_much_lies_before_the_speech_as_is_wanted_but_nothing_that_was_said() -> None:
+    desk = Desk()
+    desk.listener.take_turns_by(EndpointRules(lead_frames=60))
+    desk.feed(np.concatenate([quiet(100), loud(40), quiet(20), loud(30), quiet(20)]))
+    first, second = (work for work in desk.asked if isinstance(work, Transcribe))
+    assert first.start_samples == 40 * FRAME_SAMPLES
+    assert second.start_samples == 140 * FRAME_SAMPLES
+    desk = Desk()
+    desk.listener.take_turns_by(EndpointRules(lead_frames=0))
+    desk.feed(np.concatenate([quiet(20), loud(40), quiet(20)]))
+    (work,) = (work for work in desk.asked if isinstance(work, Transcribe))
+    assert work.start_samples == 20 * FRAME_SAMPLES
 
 
 def test_the_text_is_asked_for_before_the_end_is_sure() -> None:

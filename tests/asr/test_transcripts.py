@@ -183,7 +183,7 @@ async def test_a_live_sentence_ends_soon_after_its_last_word(
     (final,) = finals(heard)
     assert error_rate(name, final.text, language) <= 0.3
     assert final.language == language
-    assert final.end_of_turn > 0.8
+    assert final.end_of_turn > 0.7  # calibrated: of such pauses some go on
     assert final.at_samples - final.speech_end_samples <= 0.25 * SAMPLE_RATE_HZ
 
 

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -63,6 +64,7 @@ def is_white(frame: int) -> bool:
     return frame >= FIRST_FRAME and (frame - FIRST_FRAME) % EVERY_FRAMES < _WHITE_FRAMES
 
 
+@cache
 def beeps(flashes: int) -> NDArray[np.int16]:
     """The sound: [N] int16 at VOICE_RATE_HZ, loud exactly where pictures are white."""
     hop = VOICE_RATE_HZ // FPS

@@ -13,10 +13,12 @@ from services.face.avatar import topology
 from services.face.avatar.making.decoding import check_picture
 from services.face.avatar.making.landmarks import Landmarks
 from services.face.avatar.making.portrait import check_face, check_room
+from services.face.avatar.making.seen import check_seen
 from services.face.avatar.store import check_new
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway
 from tests.browser.stub_media import drawn_face, jpeg
+from tests.face.portraits import astronaut
 from visavis.serving.errors import VisavisError
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -154,10 +156,12 @@ def refusals() -> list[str]:
     points[list(topology.FACE_OVAL), :2] = [[0, 0], [40, 40]] * (len(topology.FACE_OVAL) // 2)
     turned = points.copy()
     turned[topology.LEFT_EAR, 2], turned[topology.CHIN, 1] = 90, 120
+    seen = np.column_stack([astronaut().mesh.source[:468], np.zeros(468)])
     calls: list[Callable[[], object]] = [
         lambda: check_room(points, 40, 40),
         lambda: check_face(Landmarks(points, np.zeros((2, 3), np.float32), 1), 400, 400),
         lambda: check_face(Landmarks(turned, np.zeros((2, 3), np.float32), 1), 400, 400),
+        lambda: check_seen(np.zeros((512, 512, 3), np.uint8), seen),
         lambda: check_new("me", ["me"], 0, 9),
         lambda: check_new("me", [], 9, 9),
         lambda: check_picture(b"hello"),

@@ -45,6 +45,7 @@ async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:
         await until(lambda: server.received.pictures)
         await page.click("#watch")
         await page.wait_for_selector("body[data-video=playing]")
+        await expect(page.locator("#viewers")).to_have_text("Watching now: 1")
         await page.evaluate(AXE)
         found = [await axe(page)]
         await page.check("input[name=language][value=zh]", force=True)

@@ -94,7 +94,7 @@ class Rig:
         """As new for the next test: no sessions, well-behaved services."""
         inside = self.running.inside
         for session in inside.sessions.all():
-            await inside.sessions.delete(session.id)
+            await inside.sessions.end_for_shutdown(session)  # unless it has ended meanwhile
         await until(lambda: not self.doubles.leases())  # they still hear what was said last
         if await self.doubles.restore():
             await inside.registry.refresh()

@@ -110,7 +110,7 @@ async def test_a_language_that_nobody_speaks_changes_nothing(
     response = await http.patch(f"/v1/sessions/{session}", json={"language": "xx"})
     assert "en, zh" in problem(response, 404)
     assert (await http.get(f"/v1/sessions/{session}")).json()["language"] == "en"
-    assert doubles.seen.of("asr", "language") == []
+    assert doubles.seen.of("asr", "listening") == []
     assert (await http.patch(f"/v1/sessions/{session}", json={"language": "zh-CN"})).is_success
 
 
@@ -159,7 +159,7 @@ async def test_changes_reach_the_stages(http: httpx.AsyncClient, doubles: Double
     change = {"language": "zh", "voice": "ada", "avatar": "eve", "speed": 0.8}
     info = (await http.patch(f"/v1/sessions/{session}", json=change)).json()
     assert info["language"] == "zh"
-    await until(lambda: doubles.seen.of("asr", "language"))
+    await until(lambda: doubles.seen.of("asr", "listening"))
     await until(lambda: doubles.seen.of("tts", "synthesis"))
     assert doubles.seen.of("tts", "synthesis")[0].synthesis.voice == "ada"
     await until(lambda: doubles.seen.attached["face"] == 2)

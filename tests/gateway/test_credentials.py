@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from gateway.access.bearers import BadBearerError, Bearers
 from gateway.access.callers import SOCKET, Caller, Limits, Role, why_not
 from gateway.access.keys import JwtSection, read_access
-from gateway.access.limits import Making, OverLimitError, Usage, check
+from gateway.access.limits import Making, OverLimitError, Standing, Usage, check, standing
 from gateway.access.tokens import ExpiredError, NotOursError, SessionTokens
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import SettingsError
@@ -157,6 +157,15 @@ def test_what_is_being_made_elsewhere_counts() -> None:
         with pytest.raises(OverLimitError):
             check(Limits(0, 1), [making.usage("app", 0, 0.0), Usage(0, [59.0])])
         check(Limits(), [making.usage("app", 9, 0.0), Usage(9, [0.0])])
+
+
+def test_of_several_limits_the_one_is_told_of_which_least_is_left() -> None:
+    there_are = [Usage(2, [50.0, 10.0]), Usage(1, [30.0])]
+    assert standing(Limits(), there_are) is None
+    assert standing(Limits(max_sessions=4), there_are) == Standing(4, 1)
+    assert standing(Limits(4, 10), there_are) == Standing(4, 1)
+    assert standing(Limits(40, 10), there_are) == Standing(10, 7, reset_s=10.0)
+    assert standing(Limits(2, 0), there_are) == Standing(2, 0), "of keys that were cut back"
 
 
 # ------------------------------------------------------------ JWTs

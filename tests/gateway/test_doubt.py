@@ -79,6 +79,21 @@ def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
     ]  # fmt: skip
 
 
+def test_words_that_may_yet_become_others_leave_it_silent(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(talk.partial(1, "Yo right"), AnnounceTurn) == []
+    assert of(talk.paused(1, "Yeah, right.", 0.9, 1.5), ResumeTurn) == [ResumeTurn(1, 1.0)]
+
+
+def test_few_words_end_it_once_they_are_all(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(talk.partial(1, "Paris"), AnnounceTurn) == []
+    (announced, *_) = of(talk.paused(1, "Paris?", 0.9, 1.5), AnnounceTurn)
+    assert announced.reason == "speech"
+
+
 @pytest.mark.parametrize("word", ["Stop", "Wait", "停", "等一下", "No", "What about five"])
 def test_words_end_it_where_it_was_stopped(talk: Conversation, word: str) -> None:
     talk.speech_started(1, 1)

@@ -262,11 +262,16 @@ async def test_a_head_in_the_browser_gets_sound_and_poses_together(client: Gatew
     }
     assert {message["type"] for message in audio} == {"audio"}
     sounds = [base64.b64decode(message["audio"]) for message in audio]
-    length_ms = sum(map(len, sounds)) / 2 / 24
+    lead_ms = 100
+    assert not any(sounds[0][: 2 * 24 * lead_ms]), "what comes a little late is no gap"
+    length_ms = sum(map(len, sounds)) / 2 / 24 - lead_ms
     anims = [anim for message in audio for anim in message["anims"]]
     lasts_ms = sum(sum(anim["dt"]) for anim in anims)
     assert len(sounds) > 2 and abs(lasts_ms - length_ms) < 100
+    ends_ms = float(lead_ms)  # each goes on where the one before it ends
     for anim in anims:
+        assert anim["name"] == "blendshapes" and abs(anim["delay"] - ends_ms) < 50
+        ends_ms = anim["delay"] + sum(anim["dt"])
         assert {len(anim["dt"])} == {len(values) for values in anim["vs"].values()}
     assert len({jaw for anim in anims for jaw in anim["vs"].get("jawOpen", [])}) > 4
     assert second[0]["type"] == "start" and second[-1]["type"] == "interrupt"

@@ -164,7 +164,7 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
     leaving: RunningGateway, gateway: RunningGateway, doubles: Doubles, tmp_path: Path
 ) -> None:
     doubles.script.voice_s = 1.0
-    gateway.inside.sessions.draining = True
+    gateway.inside.sessions.leaving.set()
     try:
         async with GatewayClient(leaving.url) as theirs:
             made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
@@ -182,7 +182,7 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
                 ready = await http.get(f"{leaving.url}/readyz")
             assert ready.json()["status"] == "draining"
     finally:
-        gateway.inside.sessions.draining = False
+        gateway.inside.sessions.leaving.clear()
 
 
 async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwards(

@@ -148,6 +148,30 @@ def test_an_answer_that_was_known_needs_no_language_model() -> None:
     assert overhead_s(ledger(known)) is not None
 
 
+def test_tools_have_their_own_time_and_the_language_model_the_rest() -> None:
+    called = ledger(
+        {
+            "opened": 1, "understood": 1, "called": 41, "llm.first_got": 1042,
+            "llm.first_started": 1042, "llm.first_finished": 1060,
+            "tts.first_got": 1062, "tts.first_ready": 1062, "tts.first_started": 1062,
+            "tts.first_finished": 1090, "first_voice": 1091, "started": 1100,
+        },
+        "text",
+    )  # fmt: skip
+    called.tools_done(1000.041, 1001.041)
+    called.mark(Mark.FIRST_TOKEN, 1001.061)
+    found = spans(called)
+    assert found["tools", "compute", "first"] == [(41, 1041)]
+    assert found["llm", "compute", "first"] == [(1, 41), (1042, 1060)]
+    assert found["llm", "transfer", "first"] == [(1041, 1042)]
+    stages = {stage.name: (stage.start_ms, stage.end_ms) for stage in called.stages()}
+    assert stages["tools"] == (41, 1041) and stages["llm"] == (1041, 1061)
+    assert overhead_s(called) == pytest.approx(0.012)
+    # What is called while the answer is heard keeps nobody waiting for it.
+    called.tools_done(1002.0, 1003.0)
+    assert spans(called)["tools", "compute", "last"] == [(2000, 3000)]
+
+
 def test_what_is_covered_twice_counts_once() -> None:
     assert covered_s([(0, 4), (1, 2), (3, 6), (8, 9), (9, 8)]) == 7
     assert covered_s([]) == 0

@@ -1,6 +1,6 @@
 """The LiveKit example with a room that stands in for LiveKit's: no server of it can be had here.
 
-What the room does is what its protocol says; that LiveKit itself does the same is not shown.
+What the room does is what its protocol says. `make frameworks` has LiveKit's own agent side.
 """
 
 from __future__ import annotations

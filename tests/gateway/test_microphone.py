@@ -247,8 +247,13 @@ def test_a_room_in_which_nobody_speaks_sends_few_messages(level: float) -> None:
     assert 40 <= len(messages) <= 44, messages
 
 
-def test_who_is_waited_for_is_heard_packet_by_packet() -> None:
-    assert sent(MicBundle(), hum(50, 30), awaited=True) == [PACKET_SAMPLES] * 50
+def test_who_is_waited_for_is_heard_as_soon_as_a_frame_of_the_voice_detector_is_full() -> None:
+    bundle, heard = MicBundle(), 0
+    for at, pcm in enumerate(hum(50, 30)):
+        for begins_at, sound in bundle.add(at * PACKET_SAMPLES, pcm, awaited=True):
+            heard = begins_at + len(sound)
+        assert heard // FRAME_SAMPLES == (at + 1) * PACKET_SAMPLES // FRAME_SAMPLES
+    assert len(sent(MicBundle(), hum(50, 30), awaited=True)) <= 50 * PACKET_SAMPLES // FRAME_SAMPLES
 
 
 def test_whoever_begins_to_speak_is_heard_at_once() -> None:

@@ -23,6 +23,7 @@ from gateway.openai.names import VOICES, voice_named
 from gateway.openai.passages import as_srt, as_vtt, cues, words
 from gateway.stages.catalog import Voice
 from gateway.stages.plain_calls import Passage
+from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
 from tests.gateway.media import tone
@@ -293,6 +294,7 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
 async def test_faults_of_the_services_have_openais_shape(
     http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
+    counted = MetricGrowth("gateway_openai_requests_total", route=CHAT, status="429")
     doubles.script.refuse["llm"] = grpc.StatusCode.INVALID_ARGUMENT
     assert refused(await http.post(CHAT, json=HELLO), 400)["param"] == "messages[1].role"
     doubles.script.refuse["llm"] = grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -300,6 +302,7 @@ async def test_faults_of_the_services_have_openais_shape(
         full = await http.post(CHAT, json={**HELLO, "stream": stream})
         assert refused(full, 429)["type"] == "rate_limit_error"
         assert int(full.headers["retry-after"]) >= 1
+    assert counted.value == 2
     doubles.script.refuse["llm"] = grpc.StatusCode.UNAVAILABLE
     assert refused(await http.post(CHAT, json=HELLO), 503)["type"] == "server_error"
     doubles.script.refuse.clear()
@@ -322,12 +325,14 @@ async def test_who_hangs_up_ends_the_work(http: httpx.AsyncClient, gateway: Runn
                 break
         await until(lambda: not TOLD.at_work)
     recording: dict[str, Any] = {"files": {"file": wav(1.0)}, "data": {"model": "whisper-1"}}
+    left = MetricGrowth("gateway_openai_requests_total", route=CHAT, status="499")
     for path, sent in ((CHAT, {"json": HELLO}), (TRANSCRIPTIONS, recording)):
         asking = asyncio.create_task(http.post(path, **sent))
         await until(lambda: TOLD.at_work)
         asking.cancel()
         await asyncio.gather(asking, return_exceptions=True)
         await until(lambda: not TOLD.at_work)
+    await until(lambda: left.value == 1)
 
 
 async def test_keys_and_their_limits_hold(http: httpx.AsyncClient, gateway: RunningGateway) -> None:
@@ -373,12 +378,14 @@ async def test_a_text_becomes_a_file_of_each_format(http: httpx.AsyncClient, for
 
 
 async def test_a_file_comes_as_events_too(http: httpx.AsyncClient) -> None:
+    spoken = MetricGrowth("gateway_openai_audio_seconds_total", direction="spoken")
     body = {**SPOKEN, "stream_format": "sse", "response_format": "wav", "instructions": "Happy"}
     *pieces, done = events_in((await http.post(SPEECH, json=body)).text)
     assert TOLD.asked[0].config.style == "happy"
     assert {piece["type"] for piece in pieces} == {"speech.audio.delta"} and len(pieces) > 2
     file = b"".join(base64.b64decode(piece["audio"]) for piece in pieces)
     assert seconds_in(file) == pytest.approx(TOLD.voice_s, abs=0.002)
+    assert spoken.value == pytest.approx(TOLD.voice_s, abs=0.002)
     assert done["type"] == "speech.audio.done" and done["usage"]["total_tokens"] == 0
 
 

@@ -13,15 +13,18 @@ import pytest
 from gateway.api.events import AnswerEvent, ErrorEvent, TranscriptEvent, TurnEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
-from gateway.realtime.link import MicQueue
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.config import Pcm, Telephone, first_config, updated
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.sound import SoundIn, SoundOut
+from gateway.realtime.queues import MicQueue
+from gateway.stages.plain_calls import Passage
+from gateway.stages.stages import Endpointing
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark
 from tests.realtime_orders import Orders
 from visavis.serving.errors import UnknownNameError
+from visavis.wire.media import WordTime
 
 T = TypeVar("T")
 
@@ -204,6 +207,50 @@ def test_nonsense_is_an_error_and_the_session_lives() -> None:
     assert kinds(talk.update(tools=[TOOL])) == ["session.updated"]
 
 
+@pytest.mark.parametrize(
+    ("detection", "wanted"),
+    [
+        (
+            {"type": "server_vad", "threshold": 0.8, "silence_duration_ms": 900},
+            Endpointing(speech_probability=0.8, lead_ms=300, silence_ms=900),
+        ),
+        (
+            {"threshold": 1.0, "prefix_padding_ms": 0, "silence_duration_ms": 0},
+            Endpointing(speech_probability=0.98, lead_ms=0, silence_ms=64),
+        ),
+        ({"type": "semantic_vad"}, Endpointing(patience_ms=4000)),
+        ({"type": "semantic_vad", "eagerness": "low"}, Endpointing(patience_ms=8000)),
+        ({"type": "semantic_vad", "eagerness": "high"}, Endpointing(patience_ms=2000)),
+        (None, Endpointing()),
+    ],
+)
+def test_turn_detection_reaches_the_recogniser(detection: Any, wanted: Endpointing) -> None:
+    talk, other = Talk(), Talk()
+    talk.update(audio={"input": {"turn_detection": detection}})
+    assert talk.of(to_do.Configure)[-1].config.endpointing == wanted
+    assert other.dialogue.config == first_config(None, "You are kind."), "another session's"
+
+
+def test_what_is_not_done_is_not_told_as_if_it_were() -> None:
+    (told,) = Talk().update(audio={"input": {"noise_reduction": {"type": "far_field"}}})
+    assert told["session"]["audio"]["input"]["noise_reduction"] is None
+    (error,) = Talk().update(audio={"input": {"noise_reduction": {"type": "loud"}}})
+    assert error["error"]["param"] == "session.audio.input.noise_reduction.type"
+
+
+def test_where_the_client_ends_an_utterance_silence_decides_again_afterwards() -> None:
+    talk = Talk()
+    talk.hear(Overheard("began", 1, 1000))
+    talk.say("input_audio_buffer.commit")
+    assert isinstance(talk.done[-1], to_do.EndUtterance)
+    configured = len(talk.of(to_do.Configure))
+    talk.hear(
+        Overheard("ended", 1, 1500),
+        TranscriptEvent(utterance=1, text="Yes.", final=True, turn=1),
+    )
+    assert len(talk.of(to_do.Configure)) == configured + 1
+
+
 # ------------------------------------------------------------ an answer aloud
 
 
@@ -235,7 +282,8 @@ def test_a_spoken_turn_in_its_order() -> None:
     ]
     started, stopped, committed, added = spoken[:4]
     assert {e["item_id"] for e in (started, stopped, committed)} == {added["item"]["id"]}
-    assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (100, 900)
+    # With what lies before the voice, and with the silence that has told its end.
+    assert (started["audio_start_ms"], stopped["audio_end_ms"]) == (0, 1400)
     assert last(talk)["status"] == "completed" and talk.orders.quiet
     # The session itself remembers what it says, once that was heard.
     assert talk.remembered() == (Message("user", "How are you?"),)
@@ -623,8 +671,61 @@ def test_a_session_of_transcription_answers_nothing() -> None:
         talk.speak(utterance, text, turn=None)
     completed = [e for e in talk.events if e["type"].endswith("transcription.completed")]
     assert [e["transcript"] for e in completed] == ["One.", "Two."]
+    segments = [e for e in talk.events if e["type"].endswith("transcription.segment")]
+    assert [e["text"] for e in segments] == ["One.", "Two."], "where the recogniser tells none"
     assert all(e["usage"]["type"] == "duration" for e in completed)
     assert code(talk.say("response.create")) == "invalid_value" and not talk.orders.responses
+
+
+def test_passages_are_told_in_the_time_of_their_item() -> None:
+    diarize = {"model": "gpt-4o-transcribe-diarize"}
+    talk = Talk({"audio": {"input": {"transcription": diarize}}})
+    words = (WordTime("So it is.", 1000, 1600), WordTime("Is it?", 1700, 2000))
+    talk.hear(
+        Overheard("began", 1, 1000),
+        Overheard("ended", 1, 2000, words),
+        TranscriptEvent(utterance=1, text="So it is. Is it?", final=True, turn=1),
+    )
+    told = [e for e in talk.events if e["type"].endswith("transcription.segment")]
+    assert [(e["text"], e["start"], e["end"]) for e in told] == [
+        ("So it is.", 0.3, 0.9),
+        ("Is it?", 1.0, 1.3),
+    ], "behind 300 ms of padding"
+    talk.update(audio={"input": {"turn_detection": None}})
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    talk.say("input_audio_buffer.commit")
+    (reading,) = talk.of(to_do.Recognise)
+    talk.hear(to_do.Recognised(reading.item, "Yes.", (Passage("Yes.", 0.1, 0.4),)))
+    assert (talk.events[-2]["start"], talk.events[-2]["end"]) == (0.1, 0.4)
+
+
+def test_how_far_limits_are_used_up_is_told_as_a_response_begins() -> None:
+    talk = Talk()
+    talk.ask()
+    talk.say("response.create")
+    assert [type(e) for e in talk.done[-3:]] == [to_do.Send, to_do.TellLimits, to_do.Answer]
+    # `Link` does at once what is asked for, before anything else is told.
+    (told,) = talk._take(talk.dialogue.limits(3, 1, 12.3456))
+    rate = {"name": "requests", "limit": 3, "remaining": 1, "reset_seconds": 12.346}
+    assert told["rate_limits"] == [rate]
+
+
+def test_what_goes_on_is_finished_before_the_gateway_ends() -> None:
+    talk = Talk()
+    assert talk.dialogue.quiet and talk.dialogue.leave("soon") == []
+    talk.hear(Overheard("began", 1, 100))
+    assert not talk.dialogue.quiet, "the visitor speaks"
+    talk.hear(TranscriptEvent(utterance=1, text="Hm?", final=True, turn=1))
+    talk.hear(TurnEvent(turn=1, event="opened"))
+    assert not talk.dialogue.quiet, "he is answered"
+    talk.answer(1)
+    assert talk.dialogue.quiet
+    call = answering("semantic_vad", by_channel=True)
+    call.hear(AnswerEvent(turn=1, text="", final=True), Voiced(1, SECOND[:0], (), last=True))
+    assert not call.dialogue.quiet, "it is not heard to its end"
+    call.hear(TurnEvent(turn=1, event="finished"))
+    assert call.dialogue.quiet
+    assert code(call._take(call.dialogue.leave("soon"))) == "server_shutdown"
 
 
 def test_sound_that_is_thrown_away_is_not_answered() -> None:

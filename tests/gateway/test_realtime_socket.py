@@ -15,8 +15,10 @@ import pytest
 import pytest_asyncio
 import websockets
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from numpy.typing import NDArray
 
 from gateway.realtime.protocol.sound import LONGEST_APPEND_BYTES
+from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
 from tests.gateway.media import tone
@@ -128,8 +130,12 @@ class Client:
         return dict(done["response"])
 
     async def speak(self) -> None:
-        """A loud sound and the silence behind it, in pieces."""
-        pcm = np.concatenate([tone(RATE_HZ // 4, rate_hz=RATE_HZ), np.zeros(RATE_HZ // 2, "<i2")])
+        """A loud sound and the silence behind it."""
+        await self.sound_out(tone(RATE_HZ // 4, rate_hz=RATE_HZ))
+        await self.sound_out(np.zeros(RATE_HZ // 2, np.int16))
+
+    async def sound_out(self, pcm: NDArray[np.int16]) -> None:
+        """In pieces."""
         for at in range(0, len(pcm), 480):
             audio = base64.b64encode(pcm[at : at + 480].astype("<i2").tobytes()).decode()
             await self.say("input_audio_buffer.append", audio=audio)
@@ -166,6 +172,17 @@ async def test_what_is_said_is_answered_aloud_and_remembered_as_it_was_heard(
         assert client.sound(done["id"]) == pytest.approx(2 * 0.4 * RATE_HZ, abs=8)
         told = [e for e in client.heard if e["type"].endswith("transcription.completed")]
         assert told[0]["transcript"] == "How are you?"
+        (limits,) = [e for e in client.heard if e["type"] == "rate_limits.updated"]
+        most = gateway.inside.settings.max_sessions
+        rate = {"name": "requests", "limit": most, "remaining": most - 1, "reset_seconds": 0}
+        assert limits["rate_limits"] == [rate], "of a key without limits: the gateway's"
+        wanted = doubles.seen.of("asr", "config")[-1].config.recognition.endpointing
+        assert (wanted.silence_ms, wanted.lead_ms) == (500, 300)
+        calm = {"turn_detection": {"type": "semantic_vad", "eagerness": "low"}}
+        await client.update(audio={"input": calm})
+        await until(lambda: doubles.seen.of("asr", "listening"))
+        changed = doubles.seen.of("asr", "listening")[-1].listening.endpointing
+        assert changed.patience_ms == 8000 and not changed.HasField("silence_ms")
         cut = {"item_id": done["output"][0]["id"], "content_index": 0, "audio_end_ms": 200}
         await client.say("conversation.item.truncate", **cut)
         await client.until("conversation.item.truncated")
@@ -210,20 +227,41 @@ async def test_a_voice_interrupts_and_nothing_of_the_answer_comes_after(
 ) -> None:
     doubles.script.hears, doubles.script.voice_s = "Stop.", 3.0
     doubles.script.silent.add("tts")
+    ended = MetricGrowth("gateway_realtime_responses_total", status="cancelled")
+    clients = MetricGrowth("gateway_realtime_sessions", transport="websocket")
     async with Client.connect(gateway) as client:
         await client.until("session.created")
+        assert clients.value == 1
         await client.say("response.create")
         await client.until("response.output_audio_transcript.delta")
         await client.speak()
         await client.until("input_audio_buffer.speech_started")
         done = (await client.until("response.done"))["response"]
         assert done["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+        assert ended.value == 1
         doubles.script.silent.clear()
         assert (await client.until("response.done"))["response"]["status"] == "completed"
         assert client.orders.quiet
 
 
+async def test_who_says_that_he_has_finished_need_not_wait_for_the_silence(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        patient = {"type": "server_vad", "silence_duration_ms": 5000}
+        await client.update(audio={"input": {"turn_detection": patient}})
+        await client.sound_out(tone(RATE_HZ // 4, rate_hz=RATE_HZ))
+        await client.until("input_audio_buffer.speech_started")
+        await client.say("input_audio_buffer.commit")
+        await client.until("input_audio_buffer.committed")
+        told = doubles.seen.of
+        await until(lambda: len(told("asr", "listening")) == 3)
+        waits = [one.listening.endpointing.silence_ms for one in told("asr", "listening")]
+        assert waits == [5000, 500, 5000]
+
+
 async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
+    told = MetricGrowth("gateway_realtime_errors_total", code="invalid_event")
     async with Client.connect(gateway) as client:
         await client.update(audio={"input": {"turn_detection": None}})
         sound = base64.b64encode(bytes(LONGEST_APPEND_BYTES)).decode()
@@ -235,6 +273,7 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         for wrong in ("{", deep, half, b"bytes"):
             await client._socket.send(wrong)
             assert (await client.until("error"))["error"]["code"] == "invalid_event"
+        assert told.value == 4
         await client.say("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
 
@@ -274,6 +313,42 @@ async def test_who_is_refused_hears_why_and_whether_to_come_again(gateway: Runni
             client = await stack.enter_async_context(Client.connect(gateway))
             await client.until("session.created")
         assert await refused("/v1/realtime") == ("at_capacity", 1013)
+
+
+async def test_a_gateway_that_is_about_to_end_answers_what_was_begun_and_takes_no_more(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    doubles.script.hears = "Still there?"
+    leaving = gateway.inside.sessions.leaving
+    async with Client.connect(gateway) as idle, Client.connect(gateway) as talking:
+        await idle.until("session.created")
+        await talking.until("session.created")
+        await talking.sound_out(tone(RATE_HZ // 4, rate_hz=RATE_HZ))
+        await talking.until("input_audio_buffer.speech_started")
+        leaving.set()
+        try:
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await idle.until("nothing")
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+            assert "about to end" in closed.value.rcvd.reason
+            async with Client.connect(gateway) as late:
+                assert (await late.until("error"))["error"]["code"] == "at_capacity"
+                with pytest.raises(websockets.ConnectionClosed) as closed:
+                    await late.until("session.created")
+                assert closed.value.rcvd is not None and closed.value.rcvd.code == 1013
+            kind = {"Content-Type": "application/sdp"}
+            refused = await http.post("/v1/realtime/calls", content="v=0", headers=kind)
+            assert refused.status_code == 429 and int(refused.headers["Retry-After"]) > 0
+            assert refused.json()["error"]["type"] == "rate_limit_error"
+            await talking.sound_out(np.zeros(RATE_HZ // 2, np.int16))
+            done = (await talking.until("response.done"))["response"]
+            assert done["status"] == "completed" and talking.sound(done["id"])
+            with pytest.raises(websockets.ConnectionClosed) as closed:
+                await talking.until("nothing")
+            assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+        finally:
+            leaving.clear()
+    await until(lambda: not gateway.inside.sessions.all())
 
 
 async def test_an_ephemeral_key_begins_the_apps_sessions_and_nothing_else(

@@ -282,6 +282,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
         "/whip",
         "/whip/{peer_id}",
         "/hls/index.m3u8",
+        "/hls/stream.m3u8",
         "/hls/{name}",
         "/broadcasts",
         "/broadcasts/{broadcast_id}",

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway import metrics
-from gateway.api.events import ErrorEvent
-from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn
+from gateway.api.events import ErrorEvent, TranscriptEvent, TurnEvent
+from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn, ReadAhead
 from gateway.talk.conversation import Conversation
-from gateway.talk.speculation import Speculation, SpeculationLimits, count
+from gateway.talk.speculation import Foreseeing, Speculation, SpeculationLimits, count
 from tests.gateway.test_conversation import of, prompt
 
 
@@ -22,7 +22,7 @@ def value(counter: Any) -> float:
 
 @pytest.fixture
 def talk() -> Conversation:
-    return Conversation()
+    return Conversation(speculation=SpeculationLimits(before_pause=True))
 
 
 def test_only_so_many_in_one_utterance() -> None:
@@ -103,3 +103,83 @@ def test_waste_is_counted_whenever_the_stage_reports(talk: Conversation) -> None
     assert talk.turns.generated(talk.epoch, 100) == 0  # of an answer that is spoken
     grown = [value(counter) - was for counter, was in zip(counters, before, strict=True)]
     assert grown == [10, 2.0, 2]
+
+
+# ------------------------------------------------------------ before the pause
+
+
+def test_words_that_are_probably_all_are_answered_before_the_pause(talk: Conversation) -> None:
+    assert of(talk.partial(1, "What is", 0.1, 0.0), AnnounceTurn) == []
+    actions = talk.partial(1, "What is the time?", 0.7, 1.0)
+    assert of(actions, AnnounceTurn) == [
+        AnnounceTurn(1, "speech", opens=True, held=True, foreseen=True)
+    ]
+    assert prompt(actions) == [("user", "What is the time?")]
+    assert of(actions, TurnEvent) == []
+    assert of(talk.paused(1, "What is the time?", 0.9, 1.2), BeginAnswer) == []
+    assert of(talk.final(1, "What is the time?", 1.5), ConfirmTurn) == [ConfirmTurn(1, 0.5)]
+
+
+def test_words_that_have_become_likelier_to_be_all_are_shown_and_read_once(
+    talk: Conversation,
+) -> None:
+    assert len(of(talk.partial(1, "What is the time?", 0.2, 1.0), ReadAhead)) == 1
+    assert talk.partial(1, "What is the time?", 0.3, 1.1) == []
+    opened = talk.partial(1, "What is the time?", 0.6, 1.2)
+    assert of(opened, BeginAnswer) and not of(opened, TranscriptEvent)
+
+
+def test_who_goes_on_has_never_been_answered(talk: Conversation) -> None:
+    talk.partial(1, "Tell me", 0.9, 0.0)
+    talk.token(1, "What?", last=False, now=0.1)
+    actions = talk.partial(1, "Tell me about Peru", 0.1, 0.4)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
+    assert len(of(actions, AnnounceTurn)) == len(of(actions, ReadAhead)) == 1
+    actions = talk.partial(1, "Tell me about Peru now", 0.9, 0.8)
+    assert of(actions, AnnounceTurn)[-1].foreseen
+    assert [m[1] for m in prompt(talk.final(1, "Tell me about Peru and Chile.", 1.2))] == [
+        "Tell me about Peru and Chile."
+    ]
+    talk.finished(talk.epoch, 2)
+    assert [turn.question for turn in talk.turns._kept.values()] == [
+        "Tell me about Peru and Chile."
+    ]
+
+
+def test_the_pauses_of_an_utterance_keep_bets_of_their_own() -> None:
+    talk = Conversation(speculation=SpeculationLimits(per_utterance=3, before_pause=True))
+    assert of(talk.partial(1, "One", 0.9, 0.0), BeginAnswer)
+    assert of(talk.partial(1, "One two", 0.9, 0.0), BeginAnswer) == []
+    for words in ("One two", "One two three"):
+        assert of(talk.paused(1, words, 0.9, 0.0), BeginAnswer)
+        talk.partial(1, f"{words} and")
+
+
+def test_nothing_is_prepared_before_the_pause_where_that_is_not_wanted() -> None:
+    talk = Conversation(speculation=SpeculationLimits())
+    assert of(talk.partial(1, "What is the time?", 0.99, 0.0), BeginAnswer) == []
+
+
+def test_a_machine_whose_pauses_hide_all_work_makes_no_early_bets() -> None:
+    quick, slow = Foreseeing(), Foreseeing()
+    for _ in range(20):
+        quick.prepared(0.1)
+        slow.prepared(0.4)
+    assert quick.gain_s == 0 and not quick.worth("What is it?", 0.95)
+    assert slow.worth("What is it?", 0.5) and not slow.worth("What is it?", 0.2)
+    for _ in range(20):
+        slow.prepared(3.0)  # others have the machine
+    assert not slow.worth("What is it?", 0.5)
+
+
+def test_a_visitor_who_goes_on_behind_whole_sentences_is_learnt() -> None:
+    bets = Foreseeing()
+    assert bets.worth("I have a dog.", 0.6)
+    for _ in range(12):
+        bets.worth("I have a dog.", 0.6)
+        bets.ended("I have a dog. What does it eat?", 1.0)
+    assert not bets.worth("I have a cat.", 0.6)
+    for _ in range(12):
+        bets.worth("Who is it?", 0.6)
+        bets.ended("Who is it?", 1.0)
+    assert bets.worth("I have a cat.", 0.6)

@@ -159,6 +159,14 @@ def test_a_hum_that_was_taken_for_words(text: str, hum_odds: float, goes_on: boo
     assert is_misheard_hum(text, voiced_ms=320, hum_odds=hum_odds, goes_on=goes_on)
 
 
+@pytest.mark.parametrize("text", ["3", "b", "1211111", "我我我我我"])
+def test_a_hum_in_mandarin_comes_out_as_no_mandarin(text: str) -> None:
+    assert is_misheard_hum(text, voiced_ms=320, hum_odds=None, language="zh")
+    assert not is_misheard_hum(text, voiced_ms=320, hum_odds=None, language="en")
+    assert not is_misheard_hum("停", voiced_ms=320, hum_odds=None, language="zh")
+    assert not is_misheard_hum("stop", voiced_ms=320, hum_odds=None, language="zh")
+
+
 @pytest.mark.parametrize(
     ("text", "voiced_ms", "hum_odds", "goes_on"),
     [

@@ -73,6 +73,8 @@ def held_back(reason: str) -> str:
     return f"gpu_clocks_held_back{{{labels}}}"
 
 
+LOST = 'gateway_broadcasts_lost{job="visavis",service="gateway",protocol="rtmp"}'
+GIVEN_UP = 'gateway_broadcasts_ended_total{protocol="rtmp",how="given_up"}'
 HEALTHY: Mapping[str, str] = {
     **dict(services()),
     **answers(99),
@@ -93,6 +95,9 @@ HEALTHY: Mapping[str, str] = {
     'face_late_frames_total{mode="speaking"}': growing(0),
     'face_late_frames_total{mode="live"}': growing(5000),
     "gateway_voice_underruns_total": growing(0),
+    LOST: level(0),
+    GIVEN_UP: growing(0),
+    'gateway_openai_requests_total{route="/v1/audio/speech",status="200"}': growing(20),
     'bus_received_chunks_total{kind="voice"}': growing(100000),
     'bus_lost_chunks_total{kind="voice"}': growing(0),
     'bus_dropped_chunks_total{kind="voice",reason="stale"}': growing(5000),
@@ -181,6 +186,12 @@ FAULTS = (
           ("GatewayTicksLate ticket",)),
     Fault("the GPU's memory is full", gpu(99), ("GpuMemoryNearlyFull ticket",)),
     Fault("the GPU is too hot", {held_back("heat"): level(1)}, ("GpuHeldBack ticket",)),
+    Fault("a broadcast's target is away", {LOST: "0+0x80 1+0x10"}, ("BroadcastLost page",)),
+    Fault("it was back after two minutes", {LOST: "0+0x80 1 1 0+0x8"}, NONE),
+    Fault("it is tried no more", {GIVEN_UP: "0+0x80 1+0x10"}, ("BroadcastLost page",)),
+    Fault("a third of the requests of OpenAI's clients fails",
+          {'gateway_openai_requests_total{route="/v1/audio/speech",status="500"}': growing(10)},
+          ("OpenAiFails ticket",)),
     Fault("four faces began and ended",
           {f'process_start_time_seconds{{job="visavis",service="face",instance="{n}"}}':
            f"_x80 {n}+0x5" for n in range(4)}, ("ProcessesKeepEnding ticket",)),

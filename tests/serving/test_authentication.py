@@ -212,6 +212,14 @@ async def test_clients_of_other_protocols_show_a_key_of_their_own(
             await door.admit(METHOD, call)  # type: ignore[arg-type]
 
 
+async def test_names_are_listed_for_whoever_may_come_at_all() -> None:
+    """NVIDIA's scripts and Pipecat's services ask for them and show no key."""
+    listing = "/nvidia.riva.tts.RivaSpeechSynthesis/GetRivaSynthesisConfig"
+    await Door(SECRET, "k3y").admit(listing, Told(""))  # type: ignore[arg-type]
+    with pytest.raises(UnauthenticatedError, match="client_key"):
+        await Door(SECRET).admit(listing, Told(""))  # type: ignore[arg-type]
+
+
 class Issuer:
     """A certificate authority of a test's own, as openssl makes one."""
 

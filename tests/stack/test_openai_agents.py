@@ -18,6 +18,7 @@ import pytest
 from tests.browser.conftest import chromium, chromium_path
 from tests.realtime_orders import Orders
 from tests.running_stack import RunningStack
+from tests.stack.client_table import Record
 from tests.stack.conftest import spoken
 from visavis.client import GatewayClient
 
@@ -53,6 +54,9 @@ async def _secret(stack: RunningStack, **session: Any) -> str:
     return str(answer.json()["value"])
 
 
+@pytest.mark.client(
+    "@openai/agents-realtime", "in Node: a text, a tool, a spoken question, an interruption"
+)
 def test_agents_in_node(stack: RunningStack, question: Path) -> None:
     url = f"ws{stack.url.removeprefix('http')}/v1/realtime?model=gpt-realtime"
     key = asyncio.run(_secret(stack))
@@ -134,8 +138,12 @@ def after_silence(question: Path) -> Path:
     return path
 
 
+@pytest.mark.client(
+    "@openai/agents-realtime",
+    "in Chromium by WebRTC, with a video line in its offer: heard and seen",
+)
 async def test_agents_in_chromium_hear_and_see_the_answer(
-    stack: RunningStack, question: Path, chromium_path: str
+    stack: RunningStack, question: Path, chromium_path: str, record_property: Record
 ) -> None:
     key = await _secret(stack)
     flags = (
@@ -153,3 +161,4 @@ async def test_agents_in_chromium_hear_and_see_the_answer(
     assert told["faults"] == [] and orders.errors == []
     assert told["loudest"] > 0.02 and told["width"] > 0
     assert "response.output_audio.delta" not in orders.seen
+    record_property("seen", f"orders as OpenAI's; a face {told['width']} pixels wide")

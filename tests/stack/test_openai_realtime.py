@@ -56,6 +56,37 @@ async def test_a_question_aloud_is_answered_aloud(
     assert first in heard.lower() or len(heard) > len(answer) // 3
 
 
+async def test_each_session_waits_as_long_as_its_client_wants(
+    stack: RunningStack, gateway: GatewayClient, tmp_path: Path
+) -> None:
+    with wave.open(str(await spoken(gateway, QUESTION, tmp_path))) as file:
+        question = file.readframes(file.getnframes())
+    # A second between the two, and enough behind them.
+    twice = question + bytes(2 * 24_000) + question + bytes(6 * 24_000)
+    url = f"ws{stack.url.removeprefix('http')}/v1/realtime?intent=transcription"
+
+    async def heard(silence_ms: int) -> list[str]:
+        orders, texts = Orders(), list[str]()
+        detection = {"type": "server_vad", "silence_duration_ms": silence_ms}
+        listening = {"transcription": {"language": "en"}, "turn_detection": detection}
+        session = {"type": "transcription", "audio": {"input": listening}}
+        async with websockets.connect(url, proxy=None) as socket, asyncio.timeout(60):
+            await socket.send(json.dumps({"type": "session.update", "session": session}))
+            audio = base64.b64encode(twice).decode()
+            await socket.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
+            while " ".join(texts).lower().count("france") < 2:
+                event = json.loads(await socket.recv())
+                orders.feed(event)
+                if event["type"].endswith("transcription.completed"):
+                    texts.append(event["transcript"])
+        assert orders.errors == [] and not orders.responses
+        assert any(kind.endswith("transcription.segment") for kind in orders.seen)
+        return texts
+
+    hasty, patient = await asyncio.gather(heard(400), heard(1800))
+    assert (len(hasty), len(patient)) == (2, 1), (hasty, patient)
+
+
 @pytest.fixture(scope="module")
 def seen(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the SDK has heard: all events of each part."""
@@ -83,6 +114,9 @@ def done_in(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [event["response"] for event in events if event["type"] == "response.done"]
 
 
+@pytest.mark.client(
+    "openai", "Realtime: a text, an answer apart from the conversation, a cancel of nothing"
+)
 @installed
 def test_text_and_an_answer_apart(seen: dict[str, Any]) -> None:
     orders = Orders().feed_all(seen["text"])
@@ -92,6 +126,7 @@ def test_text_and_an_answer_apart(seen: dict[str, Any]) -> None:
     assert [error["code"] for error in orders.errors] == ["response_cancel_not_active"]
 
 
+@pytest.mark.client("openai", "Realtime: a spoken question; its answer truncated")
 @installed
 def test_a_spoken_question_and_what_was_heard_of_its_answer(seen: dict[str, Any]) -> None:
     orders = Orders().feed_all(seen["spoken"])
@@ -102,6 +137,7 @@ def test_a_spoken_question_and_what_was_heard_of_its_answer(seen: dict[str, Any]
     assert orders.transcribed and orders.errors == []
 
 
+@pytest.mark.client("openai", "Realtime: a tool called, its result spoken")
 @installed
 def test_a_tools_result_is_spoken(seen: dict[str, Any]) -> None:
     orders = Orders().feed_all(seen["tool"])
@@ -111,6 +147,7 @@ def test_a_tools_result_is_spoken(seen: dict[str, Any]) -> None:
     assert answered["output"][0]["content"][0]["transcript"] and orders.errors == []
 
 
+@pytest.mark.client("openai", "Realtime: a session of transcription")
 @installed
 def test_a_session_of_transcription(seen: dict[str, Any]) -> None:
     orders = Orders().feed_all(seen["transcription"])

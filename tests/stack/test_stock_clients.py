@@ -15,6 +15,7 @@ import pytest
 from gateway.faces.poses import REST
 from gateway.faces.vmc import VmcSender
 from tests.running_stack import CLIENT_KEY, RunningStack
+from tests.stack.client_table import Record
 
 _ROOT = Path(__file__).parents[2]
 _PYTHON = Path(os.environ.get("VISAVIS_CLIENTS", _ROOT / ".venv-clients")) / "bin" / "python"
@@ -40,7 +41,14 @@ def seen(stack: RunningStack, tmp_path_factory: pytest.TempPathFactory) -> dict[
     return result
 
 
-def test_riva_speaks_and_hears_what_was_spoken(seen: dict[str, Any]) -> None:
+@pytest.mark.client(
+    "nvidia-riva-client",
+    "a voice whole and while it is made; back whole, as a file and raw with looks and word "
+    "times; listed; no key, an unknown voice, no rate",
+)
+def test_riva_speaks_and_hears_what_was_spoken(
+    seen: dict[str, Any], record_property: Record
+) -> None:
     told = seen["riva"]
     assert (told["health"], told["stranger"]) == (1, "UNAUTHENTICATED")
     voice, ears = told["voice"], told["ears"]
@@ -53,9 +61,22 @@ def test_riva_speaks_and_hears_what_was_spoken(seen: dict[str, Any]) -> None:
     times = [time for _, start, end in ears["words"] for time in (start, end)]
     assert times == sorted(times) and len(ears["words"]) >= 12
     assert ears["no_header"] == "INVALID_ARGUMENT"
+    record_property(
+        "seen",
+        f"{voice['whole_s']:.1f} s of voice, the first sound after {voice['first_s']:.2f} s, all "
+        f"after {voice['online_took_s']:.2f} s; its words each way; `UNAUTHENTICATED`, "
+        "`NOT_FOUND`, `INVALID_ARGUMENT`",
+    )
 
 
-def test_home_assistant_finds_three_programs_and_uses_them(seen: dict[str, Any]) -> None:
+@pytest.mark.client(
+    "wyoming",
+    "discovery, ping, sound to text, text to sound whole and streamed, a question, an unknown "
+    "voice",
+)
+def test_home_assistant_finds_three_programs_and_uses_them(
+    seen: dict[str, Any], record_property: Record
+) -> None:
     told = seen["wyoming"]
     assert told["programs"] == [1, 1, 1] and told["pong"] == "there?"
     assert "en" in told["languages"] and "heart" in told["voices"]
@@ -69,6 +90,7 @@ def test_home_assistant_finds_three_programs_and_uses_them(seen: dict[str, Any])
     assert told["handled"] and told["handled"][0]
     kinds = ["handled-start", "handled-chunk", "handled", "handled-stop"]
     assert told["handled_kinds"] == kinds
+    record_property("seen", "three programs, all events in their order; `not_found`")
 
 
 _READ_OSC = """
@@ -79,7 +101,8 @@ for line in sys.stdin:
 """
 
 
-def test_python_osc_reads_what_figures_get() -> None:
+@pytest.mark.client("python-osc", "a frame of VMC read")
+def test_python_osc_reads_what_figures_get(record_property: Record) -> None:
     face = replace(REST, yaw=0.1)
     sent = "\n".join(bundle.hex() for bundle in VmcSender("ARKit").frame(face, 1.0))
     command = [_PYTHON, "-c", _READ_OSC]
@@ -91,11 +114,21 @@ def test_python_osc_reads_what_figures_get() -> None:
     assert len(values) == 52 and set(values.values()) == {0.0}
     (head,) = [m for m in messages if m[0] == "/VMC/Ext/Bone/Pos"]
     assert head[1] == "Head" and head[6] == pytest.approx(-0.05, abs=1e-3)
+    record_property("seen", "52 values, the head's turn, applied once")
 
 
-def test_an_engine_gets_the_face_of_a_voice(seen: dict[str, Any]) -> None:
+@pytest.mark.client(
+    "nvidia-audio2face-3d",
+    "a voice behind a second of silence, `JawOpen` times 0, stereo, no key",
+)
+def test_an_engine_gets_the_face_of_a_voice(seen: dict[str, Any], record_property: Record) -> None:
     told = seen["audio2face"]
     assert told["names"] == ["EyeBlinkLeft", "JawOpen", "TongueOut", 52]
     assert abs(told["frames"] - 30 * told["seconds"]) <= 1 and told["last"] == 0
     assert told["quiet"] < 0.08 < 0.15 < told["loud"] and told["shut"] == 0
     assert (told["stereo"], told["stranger"]) == ("INVALID_ARGUMENT", "UNAUTHENTICATED")
+    record_property(
+        "seen",
+        f"{told['frames']} frames in {told['took_s']:.2f} s; the jaw rests ({told['quiet']:.3f}), "
+        f"opens ({told['loud']:.2f}), stays shut; `INVALID_ARGUMENT`, `UNAUTHENTICATED`",
+    )

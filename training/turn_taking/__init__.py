@@ -6,4 +6,7 @@
 - `pauses`: what the networks make of sentences whole and broken off
 - `logistic`: logistic regression, and how well odds tell
 - `fusion`: words, marks and the turn detector weighed against each other
+- `material/`: disjoint voices, texts, rooms and noises (`docs/turn-taking.md`)
+- `judgements`: what asr knows at every pause of labelled clips
+- `calibration`: what these are worth together, and what each wait would cost
 """

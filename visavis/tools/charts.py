@@ -112,7 +112,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
 
 # ------------------------------------------------------------ a turn's timeline
 
-STAGES = ("asr", "llm", "tts", "face", "encoder", "playout")
+STAGES = ("asr", "llm", "tools", "tts", "face", "encoder", "playout")
 _MEANINGS = {
     "compute": "the engine works",
     "queue": "ready, the engine is busy",
@@ -122,6 +122,7 @@ _MEANINGS = {
 _STAGE_INKS = {
     "asr": "#2f80c2",
     "llm": "#6f5fd0",
+    "tools": "#a1559b",
     "tts": "#d9772b",
     "face": "#cf4a68",
     "encoder": "#9c3a86",

@@ -9,16 +9,30 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("sample_rate_hz", "language", "interim_results", "recorded")
+    __slots__ = ("sample_rate_hz", "language", "interim_results", "recorded", "endpointing")
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     RECORDED_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     sample_rate_hz: int
     language: str
     interim_results: bool
     recorded: bool
-    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ...) -> None: ...
+    endpointing: Endpointing
+    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ...) -> None: ...
+
+class Endpointing(_message.Message):
+    __slots__ = ("speech_probability", "lead_ms", "silence_ms", "patience_ms")
+    SPEECH_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    LEAD_MS_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
+    speech_probability: float
+    lead_ms: int
+    silence_ms: int
+    patience_ms: int
+    def __init__(self, speech_probability: _Optional[float] = ..., lead_ms: _Optional[int] = ..., silence_ms: _Optional[int] = ..., patience_ms: _Optional[int] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "pcm_s16le")
@@ -55,12 +69,20 @@ class StreamingRecognizeResponse(_message.Message):
     def __init__(self, transcript: _Optional[_Union[_media_pb2.TranscriptChunk, _Mapping]] = ...) -> None: ...
 
 class AsrAttachRequest(_message.Message):
-    __slots__ = ("config", "language")
+    __slots__ = ("config", "listening")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
-    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
     config: AsrAttachConfig
+    listening: Listening
+    def __init__(self, config: _Optional[_Union[AsrAttachConfig, _Mapping]] = ..., listening: _Optional[_Union[Listening, _Mapping]] = ...) -> None: ...
+
+class Listening(_message.Message):
+    __slots__ = ("language", "endpointing")
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
     language: str
-    def __init__(self, config: _Optional[_Union[AsrAttachConfig, _Mapping]] = ..., language: _Optional[str] = ...) -> None: ...
+    endpointing: Endpointing
+    def __init__(self, language: _Optional[str] = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ...) -> None: ...
 
 class AsrAttachConfig(_message.Message):
     __slots__ = ("session", "recognition", "first_utterance", "admitted")

@@ -46,13 +46,12 @@ _ROOM = Row(
         Panel(
             "Let in and refused",
             "In a second: sessions begun, visitors refused by the gateway, attaches refused by "
-            "replicas; requests of Wyoming's clients by how they ended.",
+            "replicas.",
             "short",
             (
                 total("gateway_sessions_begun_total", "begun"),
                 total("gateway_refused_total", "refused"),
                 total("admission_refusals_total", "refused by a replica"),
-                *rates("gateway_wyoming_requests_total", "code"),
             ),
         ),
         Panel(

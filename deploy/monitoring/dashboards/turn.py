@@ -100,34 +100,16 @@ _THOUGHT = Row(
             rates("gateway_answer_cache_lookups_total", "result"),
         ),
         Panel(
-            "Questions that texts answer",
-            "In a second: passages of the operator's texts were found for them, or nothing.",
-            "short",
-            (
-                *rates("gateway_knowledge_lookups_total", "result"),
-                *level("gateway_knowledge_passages", "instance", how="max"),
-            ),
-        ),
-        Panel(
-            "Tools that answers call",
-            "In a second, by who does them and what came of it.",
-            "short",
-            rates("gateway_tool_calls_total", "by, result"),
-        ),
-        Panel(
-            "Results of tools",
-            "From the call to its result, by who does it.",
-            "s",
-            quantiles("gateway_tool_seconds", "by"),
-        ),
-        Panel(
             "Prepared answers",
-            "In a second: opened in a pause, then spoken or thrown away.",
+            "In a second: opened in a pause or before it, then spoken or thrown away; and the "
+            "seconds that those spoken were begun before the final words.",
             "short",
             (
                 total("speculation_opened_total", "opened"),
+                total("speculation_foreseen_total", "of these, before the pause"),
                 total("speculation_confirmed_total", "confirmed"),
                 total("speculation_discarded_total", "discarded"),
+                total("speculation_lead_seconds_sum", "seconds begun before the final words"),
             ),
         ),
         Panel(
@@ -138,6 +120,37 @@ _THOUGHT = Row(
                 total("speculation_wasted_tokens_total", "tokens"),
                 total("speculation_wasted_voice_seconds_total", "seconds of voice"),
             ),
+        ),
+        Panel(
+            "Questions that texts answer",
+            "In a second: passages of the operator's texts were found for them, or nothing.",
+            "short",
+            (
+                *rates("gateway_knowledge_lookups_total", "result"),
+                *level("gateway_knowledge_passages", "instance", how="max"),
+            ),
+            columns=6,
+        ),
+        Panel(
+            "Tools that answers call",
+            "In a second, by who does them and what came of it.",
+            "short",
+            rates("gateway_tool_calls_total", "by, result"),
+            columns=6,
+        ),
+        Panel(
+            "Tools before an answer is heard",
+            "From the first call of a round to its last result, in turns that wait for tools.",
+            "s",
+            quantiles("turn_span_seconds", "", 'stage="tools"'),
+            columns=6,
+        ),
+        Panel(
+            "Results of tools",
+            "From the call to its result, by who does it.",
+            "s",
+            quantiles("gateway_tool_seconds", "by"),
+            columns=6,
         ),
     ),
 )

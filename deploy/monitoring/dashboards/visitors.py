@@ -99,7 +99,7 @@ _MEDIA = Row(
         ),
         Panel(
             "Viewers",
-            "Connected now, by transport.",
+            "Now, by transport; by HLS those who have just asked for the playlist.",
             "short",
             level("gateway_viewers", "transport"),
         ),
@@ -114,27 +114,6 @@ _MEDIA = Row(
                     "sum by (fate) (rate(gateway_mic_packets_total[$__rate_interval]))",
                     "microphone: {{fate}}",
                 ),
-            ),
-        ),
-        Panel(
-            "Broadcasts",
-            "Targets that sessions are pushed to now, by state.",
-            "short",
-            level("gateway_broadcasts", "state"),
-        ),
-        Panel(
-            "HLS",
-            "Sessions that are cut into segments now, for whoever asks.",
-            "short",
-            (Query("sum(gateway_hls_streams)", "sessions"),),
-        ),
-        Panel(
-            "Broadcasts that lost something",
-            "Targets in a second that were tried again; pictures that they did not get.",
-            "short",
-            (
-                total("gateway_broadcast_reconnects_total", "tried again"),
-                total("gateway_broadcast_dropped_pictures_total", "pictures"),
             ),
         ),
     ),
@@ -199,34 +178,9 @@ _TURNS = Row(
     ),
 )
 
-_ROOMS = Row(
-    "Live rooms",
-    (
-        Panel(
-            "Comments by what became of them",
-            "In a second: answered, merged with what others asked, expired, blocked and so on.",
-            "short",
-            rates("gateway_room_comments_total", "outcome"),
-        ),
-        Panel(
-            "Age of a comment as its answer begins",
-            "From when a viewer sent it to the first sound; none begins after the room's limit.",
-            "s",
-            quantiles("gateway_room_answer_age_seconds"),
-            limit=30.0,
-        ),
-        Panel(
-            "Comments that wait",
-            "In all rooms together; each has so many places.",
-            "short",
-            (Query("sum(gateway_room_waiting)", "waiting"),),
-        ),
-    ),
-)
-
 VISITORS = Board(
     "visitors",
     "visavis: what visitors experience",
     "How soon answers begin, whether sound and picture are whole, who was turned away.",
-    (_PROMISES, _ANSWERS, _MEDIA, _TURNS, _ROOMS),
+    (_PROMISES, _ANSWERS, _MEDIA, _TURNS),
 )

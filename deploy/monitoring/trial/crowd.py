@@ -25,7 +25,7 @@ _LEAD_S = 0.5
 # Longer than any run: whoever wants the visitors ends them.
 _STAY_S = 3600.0
 # Short answers, so that there are many of them in a short while.
-_CONFIG = "[llm]\nmax_tokens = 12\n[gateway]\nanswers = {answers}\n"
+_CONFIG = "[llm]\nmax_tokens = 12\n[gateway]\nanswers = {answers}\n{more}"
 KNOWN_QUESTION = "When are you open?"
 _KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."
 _WELCOME = {"language": "en", "text": "Hello, and welcome to the museum."}
@@ -61,20 +61,21 @@ async def own_stack(
     slots: int,
     replicas: dict[str, int] | None = None,
     known: Sequence[str] = (KNOWN_QUESTION,),
+    more: str = "",
 ) -> AsyncIterator[Stack]:
     """`visavis up` in this process, on a free port, with so many slots of each service.
 
-    known: questions that are answered without the language model. Raises VisavisError where it
-    does not become ready.
+    known: questions that are answered without the language model. more: of visavis.toml, from the
+    gateway's settings on. Raises VisavisError where it does not become ready.
     """
     known_answer = {"language": "en", "questions": list(known), "answer": _KNOWN_ANSWER}
     told = {"answers": [known_answer], "welcome": [_WELCOME]}
     answers, config = folder / "answers.json", folder / "visavis.toml"
     answers.write_text(json.dumps(told), encoding="utf-8")
-    config.write_text(_CONFIG.format(answers=json.dumps(str(answers))), encoding="utf-8")
+    config.write_text(_CONFIG.format(answers=json.dumps(str(answers)), more=more), encoding="utf-8")
     arguments = stack_arguments(PROFILE, config)
-    for name, more in stack_flags(slots).items():
-        arguments[name] += more
+    for name, flags in stack_flags(slots).items():
+        arguments[name] += flags
     options = StackOptions(log_dir=folder / "logs", arguments=arguments, replicas=replicas or {})
     async with Stack(options) as stack:
         yield stack

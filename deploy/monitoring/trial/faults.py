@@ -146,7 +146,7 @@ FAULTS = (
         "the language model freezes (SIGSTOP), and each that takes its place",
         lambda site: frozen(site.stack, "llm"),
         _both("TurnsFail") | {"StagesGone page"},
-        may=_both("AnswersSlow"),
+        may=_both("AnswersSlow") | {"ProcessDown ticket"},  # it answers no scrape either
         thinking=True,
     ),
     Fault(
@@ -178,6 +178,8 @@ FAULTS = (
         "nats-server is killed (SIGKILL) whenever it has worked for 5 s",
         lambda site: killed_now_and_then(site.stack, "nats", 5.0),
         frozenset({"BusLosesChunks ticket"}),
+        # No page: whoever is answered just then waits for the next server, and sees it.
+        may=frozenset({"AnswersSlow ticket", "PicturesLate ticket"}),
     ),
     Fault(
         "asr",

@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.live.hls.segments import Segmenter
+from gateway.live.hls.viewers import HlsViewers
 from gateway.live.media import LiveTick
+from gateway.playout.audience import Seats
 from visavis.serving.errors import StageLostError, UnknownNameError
 from visavis.wire.clock import Clock
 
@@ -23,14 +25,20 @@ _ASK_AGAIN_S = 0.5
 class Hls:
     """One session's stream for phones and players. It runs while its playlist is asked for.
 
-    on_keyframe: a segment waits for one. changed: it has begun, or stopped.
+    seats: each viewer takes one. on_keyframe: a segment waits for one. changed: it has begun, or
+    stopped.
     """
 
     def __init__(
-        self, clock: Clock, on_keyframe: Callable[[], None], changed: Callable[[], None]
+        self,
+        clock: Clock,
+        seats: Seats,
+        on_keyframe: Callable[[], None],
+        changed: Callable[[], None],
     ) -> None:
         self.running = False
         self._clock = clock
+        self._viewers = HlsViewers(seats)
         self._on_keyframe = on_keyframe
         self._changed = changed
         self._segmenter = Segmenter()
@@ -38,11 +46,27 @@ class Hls:
         self._progress = asyncio.Event()
         self._closed = False
 
-    async def playlist(self) -> str:
-        """The playlist, once there is something in it.
+    async def index(self) -> str:
+        """What there is to play, once there is something: the playlist, by a token of one's own.
 
-        Raises StageLostError where no pictures come, UnknownNameError once the session is over.
+        Raises AtCapacityError, StageLostError where no pictures come, UnknownNameError once the
+        session is over.
         """
+        token = self._viewers.hand_out(self._clock.now())
+        await self._something_to_see()
+        return self._segmenter.index(f"stream.m3u8?viewer={token}")
+
+    async def playlist(self, viewer: str) -> str:
+        """The playlist for the viewer with this token, who has a seat from now on.
+
+        Raises as `index` does.
+        """
+        self._viewers.asked(viewer, self._clock.now())
+        await self._something_to_see()
+        self._viewers.asked(viewer, self._clock.now())
+        return self._segmenter.playlist()
+
+    async def _something_to_see(self) -> None:
         self._check_open()
         self._asked_at_s = self._clock.now()
         if not self.running:
@@ -59,7 +83,6 @@ class Hls:
                     await self._progress.wait()
         except TimeoutError:
             raise StageLostError("hls: no pictures have come yet; try again") from None
-        return self._segmenter.playlist()
 
     def segment(self, number: int) -> bytes:
         """Raises UnknownNameError."""
@@ -72,6 +95,7 @@ class Hls:
     def push(self, live: LiveTick) -> None:
         """What leaves in this tick."""
         now_s = self._clock.now()
+        self._viewers.look(now_s)
         if now_s - self._asked_at_s > IDLE_S:
             self._stop()
             return
@@ -85,11 +109,13 @@ class Hls:
         """The session is over: whoever waits is told."""
         self._closed = True
         self._progress.set()
+        self._viewers.clear()
         if self.running:
             self._stop()
 
     def _stop(self) -> None:
         self.running = False
+        self._viewers.clear()
         metrics.hls_streams.dec()
         self._segmenter.restart()
         self._changed()
@@ -102,4 +128,5 @@ class Hls:
     def _found(payload: bytes | None, what: str) -> bytes:
         if payload is None:
             raise UnknownNameError(f"hls: there is no {what} (any more)")
+        metrics.hls_bytes.inc(len(payload))
         return payload

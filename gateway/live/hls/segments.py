@@ -7,6 +7,7 @@ is longer than the playlist promises.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ TARGET_S = 1
 _SHORTEST = VIDEO_HZ * 8 // 10
 _LONGEST = VIDEO_HZ * 144 // 100
 LISTED = 6
+_AAC_LC = "mp4a.40.2"
 # Behind those: for players that have read an older playlist.
 _KEPT = LISTED + 6
 # Sound that waits for pictures which do not come.
@@ -100,6 +102,18 @@ class Segmenter:
     def init(self, version: int) -> bytes | None:
         """An init segment; None: there is no such."""
         return self._inits.get(version)
+
+    def index(self, playlist: str) -> str:
+        """A multivariant playlist of one variant. playlist: where that is found."""
+        sent = [8 * len(s.payload) / s.duration_s for s in self._segments] or [0.0]
+        about = [f"BANDWIDTH={math.ceil(max(sent))}"]
+        if self._format is not None:
+            shown = self._format[0]
+            profile = shown.sets.sps[1:4].hex().upper()
+            about += [f'CODECS="avc1.{profile},{_AAC_LC}"']
+            about += [f"RESOLUTION={shown.width}x{shown.height}", f"FRAME-RATE={shown.fps:.3f}"]
+        variant = f"#EXT-X-STREAM-INF:{','.join(about)}"
+        return "\n".join(("#EXTM3U", "#EXT-X-VERSION:7", variant, playlist)) + "\n"
 
     def playlist(self) -> str:
         """The newest segments, for players."""

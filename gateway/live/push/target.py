@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from gateway import metrics
 from gateway.live.media import LiveTick
@@ -73,6 +73,8 @@ class Target:
         self._push: Push | None = None
         self._broken = asyncio.Event()
         self._live_since_s: float | None = None
+        self._lost = False
+        """It was live, and is to be again."""
         metrics.broadcasts.labels(address.kind, self.phase).inc()
 
     @property
@@ -90,7 +92,7 @@ class Target:
         """What leaves in this tick. What goes wrong ends this connection alone."""
         if self._push is None or self.phase is not Phase.LIVE:
             return
-        dropped = self.figures.dropped_pictures
+        dropped, sent = self.figures.dropped_pictures, self.figures.sent_bytes
         try:
             self._push.push(live)
         except Exception:
@@ -99,6 +101,7 @@ class Target:
             self._broken.set()
         if dropped := self.figures.dropped_pictures - dropped:
             metrics.broadcast_dropped_pictures.labels(self.address.kind).inc(dropped)
+        metrics.broadcast_bytes.labels(self.address.kind).inc(self.figures.sent_bytes - sent)
 
     async def run(self) -> None:
         """Until it is cancelled, or given up."""
@@ -108,7 +111,7 @@ class Target:
                 lived_s, hopeless = await self._once()
                 wait_s = retries.wait_s(lived_s, self._clock.now())
                 if hopeless or wait_s is None:
-                    self._enter(Phase.FAILED)
+                    self._end(Phase.FAILED, "refused" if hopeless else "given_up")
                     return
                 self._enter(Phase.WAITING)
                 await asyncio.sleep(wait_s)
@@ -122,7 +125,7 @@ class Target:
     def stopped(self) -> None:
         """It was stopped. Harmless where it is over."""
         if not self.over:
-            self._enter(Phase.STOPPED)
+            self._end(Phase.STOPPED, "stopped")
 
     async def _once(self) -> tuple[float, bool]:
         """One connection, to its end; for how many seconds it was live, whether it is hopeless."""
@@ -151,8 +154,17 @@ class Target:
         return lived_s, hopeless
 
     def _enter(self, phase: Phase) -> None:
-        metrics.broadcasts.labels(self.address.kind, self.phase).dec()
+        kind = self.address.kind
+        metrics.broadcasts.labels(kind, self.phase).dec()
+        was_lost = self._lost
+        again = phase in (Phase.WAITING, Phase.CONNECTING)
+        self._lost = again and (was_lost or self.phase is Phase.LIVE)
+        metrics.broadcasts_lost.labels(kind).inc(self._lost - was_lost)
         self.phase = phase
         if not self.over:
-            metrics.broadcasts.labels(self.address.kind, phase).inc()
+            metrics.broadcasts.labels(kind, phase).inc()
         self._told(self)
+
+    def _end(self, phase: Phase, how: Literal["stopped", "refused", "given_up"]) -> None:
+        metrics.broadcasts_ended.labels(self.address.kind, how).inc()
+        self._enter(phase)

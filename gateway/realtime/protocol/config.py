@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.api.choices import MAX_PERSONA_CHARACTERS, Language, Name
 from gateway.openai.errors import RefusedError
+from gateway.stages.stages import Endpointing
 
 LOWEST_RATE_HZ, HIGHEST_RATE_HZ = 8_000, 48_000
 RATE_HZ = 24_000
@@ -46,6 +47,11 @@ _OF_THE_BETA = {
     "turn_detection": "audio.input.turn_detection",
     "max_response_output_tokens": "max_output_tokens",
 }
+_PATIENCE_MS = {"low": 8_000, "medium": 4_000, "auto": 4_000, "high": 2_000}
+_SURELY_HEARD, _HARDLY_HEARD = 0.02, 0.98
+"""Within these a threshold tells sound from speech."""
+_SHORTEST_SILENCE_MS = 64
+_TELLS_SPEAKERS = "-diarize"
 _FIXED = ("id", "object", "model", "expires_at")
 
 
@@ -89,11 +95,11 @@ class _TurnDetection(_Part):
 
 
 class ServerVad(_TurnDetection):
-    """A voice that lasts interrupts at once, whatever it says."""
+    """Silence ends an utterance, and a voice that lasts interrupts at once, whatever it says."""
 
     type: Literal["server_vad"] = "server_vad"
     threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
-    prefix_padding_ms: Annotated[int, Field(ge=0, le=10_000)] = 300
+    prefix_padding_ms: Annotated[int, Field(ge=0, le=5_000)] = 300
     silence_duration_ms: Annotated[int, Field(ge=0, le=60_000)] = 500
     idle_timeout_ms: Annotated[int, Field(ge=5_000, le=30_000)] | None = None
 
@@ -103,6 +109,11 @@ class SemanticVad(_TurnDetection):
 
     type: Literal["semantic_vad"] = "semantic_vad"
     eagerness: Literal["low", "medium", "high", "auto"] = "auto"
+
+    @property
+    def patience_ms(self) -> int:
+        """The longest silence after words that are surely not all."""
+        return _PATIENCE_MS[self.eagerness]
 
 
 TurnDetection: TypeAlias = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
@@ -187,6 +198,28 @@ class SessionConfig(_Part):
         return self.output_modalities == ("audio",)
 
     @property
+    def endpointing(self) -> Endpointing:
+        """Where utterances begin and end, as the recogniser is asked to find them."""
+        match self.audio.input.turn_detection:
+            case ServerVad() as vad:
+                return Endpointing(
+                    speech_probability=min(max(vad.threshold, _SURELY_HEARD), _HARDLY_HEARD),
+                    lead_ms=vad.prefix_padding_ms,
+                    silence_ms=max(vad.silence_duration_ms, _SHORTEST_SILENCE_MS),
+                )
+            case SemanticVad() as vad:
+                return Endpointing(patience_ms=vad.patience_ms)
+        return Endpointing()
+
+    @property
+    def tells_segments(self) -> bool:
+        """Whether transcripts are told passage by passage, too."""
+        transcription = self.audio.input.transcription
+        if transcription is None:
+            return False
+        return self.type == "transcription" or transcription.model.endswith(_TELLS_SPEAKERS)
+
+    @property
     def offered_tools(self) -> tuple[Tool, ...]:
         """Those that the model may call."""
         return () if self.tool_choice == "none" else self.tools
@@ -199,8 +232,9 @@ class SessionConfig(_Part):
         return "" if name == "default" else name
 
     def told(self) -> dict[str, Any]:
-        """As JSON, whole."""
+        """As JSON, whole, as it is: what is not done here is not told as if it were."""
         content = self.model_dump(mode="json")
+        content["audio"]["input"]["noise_reduction"] = None
         if self.type == "transcription":
             kept = ("type", "include")
             listening = {"input": content["audio"]["input"]}

@@ -28,6 +28,7 @@ from gateway.realtime.protocol.effects import (
     Configure,
     Effect,
     Ended,
+    EndUtterance,
     Failed,
     Outcome,
     Recognised,
@@ -37,6 +38,7 @@ from gateway.realtime.protocol.effects import (
     Sounded,
     Speak,
     Stop,
+    TellLimits,
     Write,
     Written,
 )
@@ -93,6 +95,8 @@ class Dialogue:
         """The session tells of a failed turn twice."""
         self._own_voice = False
         """The session speaks one answer in another voice."""
+        self._ending = False
+        """The client has said that the visitor has finished, and the session hears no more."""
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], list[Effect]]] = {
             "session.update": self._update,
             "input_audio_buffer.append": self._append,
@@ -123,6 +127,17 @@ class Dialogue:
         """For somebody who joins the conversation while it goes on."""
         created = {"type": "session.created", "session": self._told()}
         return {"event_id": self._new_id("event"), **created}
+
+    @property
+    def quiet(self) -> bool:
+        """Whether nothing goes on that somebody waits for the end of."""
+        replies, hearing = self._replies, self._hearing
+        plays = self._by_channel and replies.open_turn is not None
+        return not (replies.any_active or plays or hearing.listens or hearing.reads_any)
+
+    def leave(self, why: str) -> list[Effect]:
+        """The connection ends, which is not the client's doing. One without close codes is told."""
+        return self._send([_error("server_shutdown", why)] if self._by_channel else [])
 
     # ------------------------------------------------------------ what the client says
 
@@ -161,10 +176,15 @@ class Dialogue:
         return self._hearing.append(event.get("audio"))
 
     def _commit(self, event: Mapping[str, Any]) -> list[Effect]:
-        return self._stamped(self._hearing.commit())
+        return self._ends_utterances(self._stamped(self._hearing.commit()))
 
     def _clear(self, event: Mapping[str, Any]) -> list[Effect]:
-        return self._stamped(self._hearing.clear())
+        return self._ends_utterances(self._stamped(self._hearing.clear()))
+
+    def _ends_utterances(self, effects: list[Effect]) -> list[Effect]:
+        """Note where the client ends what is being said: afterwards silence decides again."""
+        self._ending = self._ending or any(isinstance(e, EndUtterance) for e in effects)
+        return effects
 
     def _clear_output(self, event: Mapping[str, Any]) -> list[Effect]:
         if not self._by_channel:
@@ -369,6 +389,9 @@ class Dialogue:
             return []
         events, wanted = self._hearing.final(news)
         effects = self._send(events)
+        if self._ending:
+            self._ending = False
+            effects.append(Configure(self.config))
         if not wanted:
             return [*effects, *([Silence(news.turn)] if news.turn is not None else [])]
         effects.append(self._memory())
@@ -461,8 +484,19 @@ class Dialogue:
         persona = " ".join(filter(None, (self.config.instructions, of_system)))
         return Remember(persona, said)
 
+    def limits(self, limit: int, remaining: int, reset_s: float) -> list[Effect]:
+        """How far the client's limits are used up."""
+        told = {"name": "requests", "limit": limit, "remaining": remaining}
+        rates = [{**told, "reset_seconds": round(reset_s, 3)}]
+        return self._send([{"type": "rate_limits.updated", "rate_limits": rates}])
+
     def _send(self, events: list[Event]) -> list[Effect]:
-        return [Send({"event_id": self._new_id("event"), **event}) for event in events]
+        effects: list[Effect] = []
+        for event in events:
+            effects.append(Send({"event_id": self._new_id("event"), **event}))
+            if event["type"] == "response.created":
+                effects.append(TellLimits())
+        return effects
 
     def _stamped(self, effects: list[Effect]) -> list[Effect]:
         """Events of a part that gives them no id."""

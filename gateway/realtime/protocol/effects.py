@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gateway.realtime.protocol.config import SessionConfig
 from gateway.realtime.protocol.reply import Event
-from gateway.stages.plain_calls import Wanted
+from gateway.stages.plain_calls import Passage, Wanted
 from gateway.talk.actions import Message
 
 # ---------------------------------------------------------------- to be done
@@ -21,6 +21,11 @@ class Send:
     """An event for the client."""
 
     event: Event
+
+
+@dataclass(frozen=True, slots=True)
+class TellLimits:
+    """A response has begun: tell the client how far its limits are used up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +113,7 @@ class Recognise:
 
 Effect: TypeAlias = (
     Send
+    | TellLimits
     | Configure
     | Remember
     | Hear
@@ -176,6 +182,7 @@ class Recognised:
 
     item: str
     text: str
+    passages: tuple[Passage, ...] = ()
 
 
 Outcome: TypeAlias = Written | Called | Ended | Sounded | Failed | Recognised

@@ -29,10 +29,12 @@ from gateway.realtime.protocol.effects import (
 from gateway.realtime.protocol.items import Item, Items
 from gateway.realtime.protocol.reply import Event, NewId
 from gateway.realtime.protocol.sound import SoundIn
-from gateway.stages.plain_calls import LONGEST_RECORDING_S
+from gateway.stages.plain_calls import LONGEST_RECORDING_S, Passage
 from gateway.talk.microphone import RATE_HZ
 
 SHORTEST_COMMIT_S = 0.1
+_SPEAKER = "A"
+"""Of every segment: voices are not told apart."""
 
 
 @dataclass(slots=True)
@@ -46,6 +48,8 @@ class _Utterance:
     told: bool = False
     unwanted: bool = False
     """The client has thrown its sound away."""
+    passages: tuple[Passage, ...] = ()
+    """In seconds from its beginning."""
 
 
 class Hearing:
@@ -63,6 +67,7 @@ class Hearing:
         """The newest utterance that is in the conversation, and its item."""
         self._unread: dict[str, float] = {}
         """Items whose sound is being read, and its seconds."""
+        self._said_until_ms = 0
 
     @property
     def speaking(self) -> bool:
@@ -80,6 +85,11 @@ class Hearing:
         when = {"audio_start_ms": start_ms, "audio_end_ms": end_ms, "item_id": item.id}
         triggered = {"type": "input_audio_buffer.timeout_triggered", **when}
         return [triggered, *self._committed(item)]
+
+    @property
+    def reads_any(self) -> bool:
+        """Whether the sound of an item is being read."""
+        return bool(self._unread)
 
     def reads(self, among: Sequence[str]) -> bool:
         """Whether one of these items is being read."""
@@ -170,11 +180,30 @@ class Hearing:
             case "began":
                 lost = self._lost(news.at_ms)
                 item = self._new_id("item")
-                self._utterance = _Utterance(news.utterance, item, news.at_ms)
+                self._utterance = _Utterance(news.utterance, item, self._begins_ms(news.at_ms))
                 return [*lost, *([] if over_answer else self.tell())]
             case "ended" if utterance is not None and utterance.number == news.utterance:
-                utterance.ended_ms = max(news.at_ms, utterance.began_ms)
+                self._end(utterance, news)
         return []
+
+    def _begins_ms(self, speech_ms: int) -> int:
+        """Where the sound begins that is taken for an utterance, of speech that begins here."""
+        detection = self._detection
+        if not isinstance(detection, ServerVad):
+            return speech_ms
+        padded_ms = max(0, speech_ms - detection.prefix_padding_ms)
+        return min(speech_ms, max(padded_ms, self._said_until_ms))
+
+    def _end(self, utterance: _Utterance, news: Overheard) -> None:
+        """The sound of it is complete: what silence has told that is a part of it."""
+        detection, begin_s = self._detection, utterance.began_ms / 1e3
+        self._said_until_ms = utterance.ended_ms = max(news.at_ms, utterance.began_ms)
+        if isinstance(detection, ServerVad):
+            utterance.ended_ms += detection.silence_duration_ms
+        utterance.passages = tuple(
+            Passage(w.word, max(0.0, w.start_ms / 1e3 - begin_s), w.end_ms / 1e3 - begin_s)
+            for w in news.words
+        )
 
     def _lost(self, now_ms: int) -> list[Event]:
         """Who was to tell what was said has gone: nobody ever will."""
@@ -223,7 +252,7 @@ class Hearing:
         events += self._committed(item)
         if transcription is not None:
             seconds = (utterance.ended_ms - utterance.began_ms) / 1000
-            events += _transcribed(item.id, news.text, seconds)
+            events += self._transcribed(item.id, news.text, seconds, utterance.passages)
         return events, bool(news.text)
 
     def _forget_last(self) -> list[Event]:
@@ -243,7 +272,7 @@ class Hearing:
                 part["transcript"] = news.text
         if self._config.audio.input.transcription is None:
             return []
-        return _transcribed(item.id, news.text, seconds)
+        return self._transcribed(item.id, news.text, seconds, news.passages)
 
     def not_recognised(self, item: str, code: str, message: str) -> list[Event]:
         """It will never be known."""
@@ -252,6 +281,21 @@ class Hearing:
         error = {"type": "transcription_error", "code": code, "message": message, "param": None}
         failed = "conversation.item.input_audio_transcription.failed"
         return [{"type": failed, "item_id": item, "content_index": 0, "error": error}]
+
+    def _transcribed(
+        self, item: str, text: str, seconds: float, passages: Sequence[Passage]
+    ) -> list[Event]:
+        of_input = "conversation.item.input_audio_transcription"
+        where: dict[str, Any] = {"item_id": item, "content_index": 0}
+        events = [{"type": f"{of_input}.delta", **where, "delta": text}] if text else []
+        if text and self._config.tells_segments:
+            for passage in passages or (Passage(text, 0.0, seconds),):
+                segment = {"id": self._new_id("seg"), "speaker": _SPEAKER, "text": passage.text}
+                times = {"start": round(passage.start_s, 3), "end": round(passage.end_s, 3)}
+                events.append({"type": f"{of_input}.segment", **where, **segment, **times})
+        usage = {"type": "duration", "seconds": round(seconds, 3)}
+        told = {"transcript": text, "usage": usage}
+        return [*events, {"type": f"{of_input}.completed", **where, **told}]
 
     def _committed(self, item: Item) -> list[Event]:
         before = self._items.add(item)
@@ -266,11 +310,3 @@ class Hearing:
 
 def _spoken_item(item_id: str, text: str | None) -> Item:
     return Item(item_id, "message", "user", [{"type": "input_audio", "transcript": text}])
-
-
-def _transcribed(item: str, text: str, seconds: float) -> list[Event]:
-    of_input = "conversation.item.input_audio_transcription"
-    where: dict[str, Any] = {"item_id": item, "content_index": 0}
-    events = [{"type": f"{of_input}.delta", **where, "delta": text}] if text else []
-    usage = {"type": "duration", "seconds": round(seconds, 3)}
-    return [*events, {"type": f"{of_input}.completed", **where, "transcript": text, "usage": usage}]

@@ -41,6 +41,11 @@ class Replies:
         return next(found, None)
 
     @property
+    def any_active(self) -> bool:
+        """Whether any is being made."""
+        return any(reply.active for reply in self._active.values())
+
+    @property
     def any_yet(self) -> bool:
         """Whether anything was ever asked for."""
         return bool(self._active)

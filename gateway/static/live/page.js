@@ -89,6 +89,8 @@ class LivePage {
   async refresh() {
     const { sessions } = await this.api.json("GET", "v1/sessions");
     this.list(sessions.map(({ id }) => id));
+    const chosen = sessions.find(({ id }) => id === this.session);
+    byId("viewers").textContent = chosen ? filled("live.watching", { n: chosen.viewers }) : "";
     const shown = this.session
       ? (await this.api.json("GET", `v1/sessions/${this.session}/broadcasts`)).broadcasts
       : [];

@@ -6,4 +6,5 @@
 `languages`: which of the two is asked.
 `finished_words`: what is learnt of last words.
 `completeness`: rules, learnt words and intonation together.
+`foresight`: whether what was understood so far is all, while it is still being said.
 """

@@ -4,8 +4,16 @@ It is fed the probability of speech per VAD frame, whether the frame is as quiet
 the room, and, during a pause, the opinion of turn detector and words. The surer that
 the visitor has finished, the shorter the silence that ends the utterance: a finished
 question is not delayed, a pause for thought is waited out.
+
+How long is where cutting off costs as much as waiting on. Pauses of those who go on last
+`typical_pause_frames` on average, as if they ended by chance, so that after w frames
+exp(-w / typical) of them are left; waiting one frame more costs a frame where the visitor has
+finished (probability p), and saves `cut_off_cost_frames` where he goes on within it. Both are the
+same at w = typical (ln(cost / typical) - ln(p / (1 - p))). Endpointing by expected cost: Raux &
+Eskenazi, "A finite-state turn-taking model for spoken dialog systems", NAACL 2009.
 """
 
+import math
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -24,25 +32,91 @@ class EndpointRules:
     pause_frames: int = 1
     second_opinion_frames: int = 6
     fewest_voiced_frames: int = 4
-    certain_probability: float = 0.96
-    finished_probability: float = 0.8
-    unfinished_probability: float = 0.2
     shortest_wait_frames: int = 5
-    finished_wait_frames: int = 6
     longest_wait_frames: int = 38
+    typical_pause_frames: float = 12.0
+    cut_off_cost_frames: float = 55.0
+    """What one visitor cut off costs, in frames that another waits."""
     most_quiet_frames: int = 3
+    lead_frames: int = 8
+    """Sound before the beginning that belongs to the utterance: the VAD notices it late."""
+    silence_frames: int | None = None
+    """Silence that ends an utterance, whatever opinions there are; None: they say how much."""
+    patience_frames: int | None = None
+    """The longest wait, after what surely goes on; None: nothing is waited for longer than
+    `longest_wait_frames`."""
+    unfinished_probability: float = 0.2
+    """From here down to the next one the patience grows."""
+    surely_unfinished_probability: float = 0.05
     longest_utterance_frames: int = 120 * SAMPLE_RATE_HZ // FRAME_SAMPLES
 
-    def wait_frames(self, end_of_turn: float | None) -> int:
-        """Silence that ends an utterance. None: the turn detector has not spoken yet."""
+    def wait_frames(self, end_of_turn: float | None, habit_odds: float = 0.0) -> int:
+        """Silence that ends an utterance. end_of_turn: None: the turn detector has not spoken yet.
+
+        habit_odds: log odds by which this visitor's pauses are ends more often than others'.
+        """
+        if self.silence_frames is not None:
+            return self.silence_frames
+        wait = self._usual_wait_frames(end_of_turn, habit_odds)
+        if self.patience_frames is None:
+            return wait
+        return min(self.patience_frames, wait + self._extra_frames(end_of_turn))
+
+    def _usual_wait_frames(self, end_of_turn: float | None, habit_odds: float) -> int:
         if end_of_turn is None:
             return self.longest_wait_frames
-        if end_of_turn >= self.certain_probability:
-            return self.shortest_wait_frames
-        finished_wait = max(self.finished_wait_frames, self.shortest_wait_frames)
-        span = self.finished_probability - self.unfinished_probability
-        doubt = min(1.0, max(0.0, (self.finished_probability - end_of_turn) / span))
-        return finished_wait + round(doubt * (self.longest_wait_frames - finished_wait))
+        sure = min(_SUREST, max(1 - _SUREST, end_of_turn))
+        odds = math.log(sure / (1 - sure)) + habit_odds
+        typical = self.typical_pause_frames
+        wait = typical * (math.log(self.cut_off_cost_frames / typical) - odds)
+        return min(self.longest_wait_frames, max(self.shortest_wait_frames, round(wait)))
+
+    def _extra_frames(self, end_of_turn: float | None) -> int:
+        """Where it is as good as certain that more will come."""
+        assert self.patience_frames is not None
+        if end_of_turn is None or end_of_turn >= self.unfinished_probability:
+            return 0
+        span = self.unfinished_probability - self.surely_unfinished_probability
+        certainty = min(1.0, (self.unfinished_probability - end_of_turn) / span)
+        return round(certainty * max(0, self.patience_frames - self.longest_wait_frames))
+
+
+_SUREST = 0.999
+
+
+@dataclass(slots=True)
+class PauseHabit:
+    """How often this visitor's pauses are ends of his turns; he who hesitates is waited for."""
+
+    turns: int = 0
+    pauses: int = 0
+
+    def ended(self) -> None:
+        """An utterance is over."""
+        self.turns += 1
+
+    def went_on(self) -> None:
+        """A pause that was judged was no end."""
+        self.pauses += 1
+
+    def taken_back(self) -> None:
+        """What was called an end was a pause."""
+        self.turns -= 1
+        self.pauses += 1
+
+    @property
+    def odds(self) -> float:
+        """Log odds beside those of a stranger."""
+        heard = math.log((self.turns + _STRANGER) / (self.pauses + _STRANGER))
+        return min(_MOST_FLUENT, max(_MOST_HESITANT, heard))
+
+
+# So many turns and pauses of others stand for what is not known of a visitor.
+_STRANGER = 4
+# A fluent visitor is hardly answered sooner: he may begin a list yet.
+_MOST_FLUENT, _MOST_HESITANT = 0.2, -1.0
+# Who speaks again so soon after an end had only paused.
+_TAKEN_BACK_FRAMES = 25
 
 
 class Kind(Enum):
@@ -87,6 +161,8 @@ class Endpointer:
         self._speaking = False
         self._paused = False
         self._end_of_turn: float | None = None
+        self._habit = PauseHabit()
+        self._ended_at_frame: int | None = None
 
     def hear_frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
         """The next FRAME_SAMPLES hold speech with this probability.
@@ -127,6 +203,9 @@ class Endpointer:
         if not self._speaking:
             return []
         too_short = self.voiced_frames < self.rules.fewest_voiced_frames
+        if not too_short:
+            self._habit.ended()
+            self._ended_at_frame = self._frames
         signal = Signal(Kind.DISCARDED if too_short else Kind.ENDED, self._speech_end())
         self._speaking = self._paused = False
         self._run_frames = 0
@@ -139,12 +218,18 @@ class Endpointer:
         if self._run_frames < self.rules.start_frames:
             return []
         self._speaking = True
+        if self._ended_at_frame is not None:
+            if self._frames - self._ended_at_frame <= _TAKEN_BACK_FRAMES:
+                self._habit.taken_back()
+            self._ended_at_frame = None
         self.voiced_frames = self._utterance_frames = self._run_frames
         self.silent_frames = 0
         return [Signal(Kind.STARTED, (self._frames - self._run_frames) * FRAME_SAMPLES)]
 
     def _voiced(self) -> list[Signal]:
         resumed = self._paused
+        if resumed and self._end_of_turn is not None:
+            self._habit.went_on()
         self.voiced_frames += 1
         self.silent_frames = 0
         self._paused = False
@@ -161,13 +246,13 @@ class Endpointer:
             return [Signal(Kind.PAUSED, self._speech_end())]
         if ended := self._end_if_waited():
             return ended
-        unsure = self._end_of_turn is not None and self._end_of_turn < rules.finished_probability
-        if self.silent_frames == rules.second_opinion_frames and unsure:
+        judged = self._end_of_turn is not None
+        if self.silent_frames == rules.second_opinion_frames and judged:
             return [Signal(Kind.STILL_PAUSED, self._speech_end())]
         return []
 
     def _end_if_waited(self) -> list[Signal]:
-        if self.silent_frames < self.rules.wait_frames(self._end_of_turn):
+        if self.silent_frames < self.rules.wait_frames(self._end_of_turn, self._habit.odds):
             return []
         return self.end_utterance()
 

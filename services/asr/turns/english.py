@@ -19,9 +19,18 @@ _REPLIES = frozenset(
     all right thanks, alright thanks, goodbye, good bye, bye, bye bye, see you,
     stop, please stop, help, continue, go on, repeat that, say that again, never mind,
     why, why not, what, how, who are you, how are you, what is it, i see, i don't know,
-    tomorrow, today, maybe, not yet, me too
+    tomorrow, today, maybe, not yet, me too, not really, of course not, not at all
     """.split(",")
 )
+# Short answers begin so: "yes, I do", "no, not today".
+_ANSWERING = frozenset(
+    """yes no yeah yep nope sure okay ok maybe perhaps absolutely definitely certainly probably
+    exactly fine great never""".split()
+)
+_MOST_ANSWERING_WORDS = 4
+_IT_IS_SO = re.compile(r"i (?:do not |don't )?(?:think|guess|hope|suppose|believe) (?:so|not)")
+_ASKING_SHORTLY = frozenset("who what when where why how which whose".split())
+_MOST_ASKING_WORDS = 3
 _FILLERS = frozenset("um uh er erm hmm mm uhm umm ah eh".split())
 # Nothing ends with these, whatever mark the recogniser puts behind them.
 _HANGING = frozenset(
@@ -74,6 +83,17 @@ _JOINS = frozenset("and but so or then".split())
 def is_reply(text: str, words: Sequence[str]) -> bool:
     """All of it is an answer, a greeting or a wish of a few words."""
     return " ".join(words) in _REPLIES
+
+
+def is_short(text: str, words: Sequence[str]) -> bool:
+    """A short answer ("yes, I do") or question ("how come?"), which is no sentence of a book.
+
+    Asked of what does not hang.
+    """
+    if words[0] in _ANSWERING or _IT_IS_SO.fullmatch(" ".join(words)):
+        return len(words) <= _MOST_ANSWERING_WORDS
+    asking = words[0] in _ASKING_SHORTLY and text.endswith(ASKS)
+    return asking and len(words) <= _MOST_ASKING_WORDS
 
 
 def hangs(text: str, words: Sequence[str]) -> bool:

@@ -25,9 +25,23 @@ _OPENING = ("如果", "要是", "虽然", "当", "除了", "关于", "只要", "
 _ASKING = tuple("什么 什麼 怎 谁 誰 哪 几 幾 多少 为何 為何 吗 嗎 呢 有没有 是不是 多".split())
 
 
+# "当然可以", "我想是的", "应该是吧".
+_SHORT_ANSWER = re.compile(
+    r"(?:当然|可以|好|是|对|不|没|我想|我觉得|应该|也许|可能|大概|行)\w{0,3}(?:的|吧|可以|啊|是|行|好|了)"
+)
+_SHORT_QUESTION = re.compile(r"\w{0,2}(?:什么|谁|哪|几|怎么|为什么|多少)\w{0,2}")
+
+
 def is_reply(text: str, words: Sequence[str]) -> bool:
     """All of it is an answer, a greeting or a wish of a few words."""
     return without_marks(text) in _REPLIES
+
+
+def is_short(text: str, words: Sequence[str]) -> bool:
+    """A short answer or question, which is no sentence of a book. Asked of what does not hang."""
+    bare = without_marks(text)
+    asking = text.endswith(ASKS) and _SHORT_QUESTION.fullmatch(bare) is not None
+    return asking or _SHORT_ANSWER.fullmatch(bare) is not None
 
 
 def hangs(text: str, words: Sequence[str]) -> bool:
@@ -38,7 +52,8 @@ def hangs(text: str, words: Sequence[str]) -> bool:
 def goes_on(text: str, words: Sequence[str]) -> bool:
     """A mark, or a clause without the comma behind it, lets expect more."""
     bare = without_marks(text)
-    opened = bare.startswith(_OPENING) and not any(mark in bare for mark in COMMAS)
+    opening = bare.startswith(_OPENING) and not bare.startswith("当然")
+    opened = opening and not any(mark in bare for mark in COMMAS)
     return text.endswith(GOES_ON) or opened
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.fakes import MetricGrowth
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.live.peers import Received, RtmpServer, WhipEndpoint, free_port
 from visavis.client import GatewayClient, GatewayError
@@ -68,12 +69,16 @@ async def test_rtmp_to_a_server_that_starts_again(
 ) -> None:
     monkeypatch.setattr("gateway.live.push.flow._RETRIES_S", (0.05,))
     caplog.set_level(logging.INFO)
+    lost = MetricGrowth("gateway_broadcasts_lost", protocol="rtmp")
+    over = MetricGrowth("gateway_broadcasts_ended_total", protocol="rtmp", how="stopped")
     port = free_port()
     body = {"url": f"rtmp://127.0.0.1:{port}/live", "key": KEY}
     made = await client.call("POST", f"{path}/broadcasts", json=body)
     assert made.json()["target"] == f"rtmp://127.0.0.1:{port}/…" and KEY not in made.text
     assert "refused" in (await reaches(client, path, "waiting"))["error"]
+    assert lost.value == 0, "it was never there"
     got = await served(client, path, port, sing=True)
+    assert lost.value == 1
     seen_s = next(at for at, light in got.pictures if light > 44)
     heard_s = next(at for at, loud in got.sound if loud > 0.1)
     assert abs(seen_s - heard_s) < 0.12, "within a picture, and a packet"
@@ -85,7 +90,7 @@ async def test_rtmp_to_a_server_that_starts_again(
     (session,) = gateway.inside.sessions.all()
     assert session.audience.attending and not session.between_turns
     ended = (await client.call("DELETE", f"{path}/broadcasts/{told['id']}")).json()
-    assert ended["state"] == "stopped"
+    assert ended["state"] == "stopped" and (lost.value, over.value) == (0, 1)
     assert not session.audience.attending
     assert KEY not in caplog.text and "broadcast" in caplog.text
 

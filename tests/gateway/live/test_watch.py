@@ -126,14 +126,19 @@ async def test_a_phone_plays_hls_and_shows_no_header(
     refused = httpx.AsyncClient(base_url=viewer.base_url, trust_env=False)
     async with refused as stranger:
         assert (await stranger.get("hls/index.m3u8")).status_code == 401
-    playlist = await viewer.get("hls/index.m3u8")
+    index = await viewer.get("hls/index.m3u8")
+    assert index.status_code == 200 and 'CODECS="avc1.42' in index.text
+    assert "httponly" in index.headers["set-cookie"].lower()
+    cookie = index.headers["set-cookie"].partition(";")[0]
+    assert session.audience.present == 0, "who has asked once does not watch yet"
+    playlist = await viewer.get(index.url.join(index.text.split()[-1]))
     assert playlist.status_code == 200 and "segment-1.m4s" in playlist.text
-    assert "httponly" in playlist.headers["set-cookie"].lower()
-    cookie = playlist.headers["set-cookie"].partition(";")[0]
+    assert session.audience.present == 1
+    assert (await viewer.get("hls/stream.m3u8")).status_code == 422
 
     def play() -> tuple[list[float], int]:
         headers = {"headers": f"Cookie: {cookie}\r\n"}
-        with av.open(str(playlist.url), options=headers, timeout=20) as player:
+        with av.open(str(index.url), options=headers, timeout=20) as player:
             pictures, sound = [], 0
             for frame in player.decode(video=0, audio=0):
                 if isinstance(frame, av.VideoFrame):

@@ -10,6 +10,7 @@ import pytest
 
 from training.turn_taking.make_clips import write_opus
 from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.figures.reliability import draw_reliability, reliability
 from visavis.tools.bench.turns import (
     LABELS,
     TurnClip,
@@ -51,6 +52,9 @@ def chunk(event: Event, at: int, text: str = "", stable: int = 0, **more: float)
         stable,
         compute_ms=more.get("ms", 0.0),
     )
+
+
+END = chunk(Event.FINAL, 52_000, "Milk.", p=0.9, end=48_100)
 
 
 def test_labels_are_written_as_they_are_read(tmp_path: Path) -> None:
@@ -159,3 +163,30 @@ def test_our_own_set_is_whole() -> None:
         assert clip.path.is_file()
         assert 0 < clip.speech_start < clip.turn_end
         assert all(clip.speech_start < first < end < clip.turn_end for first, end in clip.pauses)
+
+
+def test_whether_a_cut_off_would_have_been_heard() -> None:
+    early = outcome_of(CLIP, [chunk(Event.FINAL, 24_000, "I want tea and."), END])
+    late = outcome_of(CLIP, [chunk(Event.FINAL, 31_000, "I want tea and."), END])
+    spoken_on = outcome_of(CLIP, [chunk(Event.FINAL, 40_000, "I want tea and."), END])
+    assert [o.heard_cut_offs for o in (early, late, spoken_on)] == [1, 0, 1]
+
+
+def test_each_pause_counts_once_with_what_was_told_of_it_last() -> None:
+    paused = chunk(Event.PAUSED, 21_000, "I want tea and", p=0.4, end=20_100)
+    final = chunk(Event.FINAL, 24_000, "I want tea and", p=0.7, end=20_100)
+    assert outcome_of(CLIP, [paused, final, END]).judgements == (
+        Verdict(False, 0.7),
+        Verdict(True, 0.9),
+    )
+
+
+def test_probabilities_beside_what_came_true() -> None:
+    told = [(0.05, False), (0.05, True), (0.95, True), (1.0, True)]
+    found = reliability(told)
+    assert (found.bins[0].count, found.bins[0].came_true) == (2, 0.5)
+    assert (found.bins[9].count, found.bins[9].came_true) == (2, 1.0)
+    assert found.bins[5].came_true is None
+    assert found.calibration_error == pytest.approx((2 * 0.45 + 2 * 0.025) / 4)
+    assert "came true 0.50" in draw_reliability("a set", found)
+    assert reliability([]).calibration_error is None

@@ -15,6 +15,11 @@ from visavis.wire.clock import unix_s
 _OPEN = "/grpc.health.v1.Health/"
 _OF_OTHERS = ("/nvidia.riva.", "/nvidia_ace.")
 """Protocols whose clients know nothing of a stack's secret."""
+_LISTS = (
+    "/nvidia.riva.asr.RivaSpeechRecognition/GetRivaSpeechRecognitionConfig",
+    "/nvidia.riva.tts.RivaSpeechSynthesis/GetRivaSynthesisConfig",
+)
+"""Names of models and voices: Riva's clients ask for them without the key that they have."""
 _BEARER = "bearer "
 
 
@@ -38,7 +43,7 @@ class Door:
 
     async def admit(self, method: str, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         """Raises UnauthenticatedError where the call is neither the stack's own nor a client's."""
-        if method.startswith(_OPEN):
+        if method.startswith(_OPEN) or (self._client_key and method in _LISTS):
             return
         if method.startswith(_OF_OTHERS) and (self._client_key or self._secret):
             self._admit_client(context)

@@ -209,9 +209,12 @@ FIGURES = {
 """Figure -> unit; docs/benchmarks.md defines them."""
 
 SPECULATION = {
-    "answers_prepared_in_pauses": "speculation_opened_total",
+    "answers_prepared": "speculation_opened_total",
     "of_them_spoken": "speculation_confirmed_total",
     "of_them_thrown_away": "speculation_discarded_total",
+    "prepared_before_the_pause": "speculation_foreseen_total",
+    "of_these_spoken": "speculation_lead_seconds_count",
+    "seconds_that_these_were_begun_before_the_final_words": "speculation_lead_seconds_sum",
     "wasted_tokens": "speculation_wasted_tokens_total",
     "wasted_voice_s": "speculation_wasted_voice_seconds_total",
 }

@@ -22,11 +22,13 @@ from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import DEFAULT_URL, Benchmark, Json, Picture, Profile
+from visavis.tools.bench.figures.reliability import Reliability, draw_reliability, reliability
 from visavis.tools.bench.figures.report import rows_of, summarise
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.figures.word_errors import count_errors, words
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.output import check_output, write_output
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.keys import stack_secret
 from visavis.tools.stack.plain_service import plain_service
@@ -61,6 +63,9 @@ class TurnClip:
     """Silences in which it goes on."""
     half: str
     """"tune": rules were chosen on it; "test": they were not."""
+    voice: str = ""
+    noise: str = ""
+    """What it is heard in, where that is told."""
 
     def sound(self) -> NDArray[np.int16]:
         """[N] int16: the clip, then two seconds of a quiet room. Raises InvalidInputError."""
@@ -91,6 +96,7 @@ def write_labels(folder: Path, clips: Iterable[TurnClip]) -> None:
     for clip in clips:
         fields = asdict(clip)
         label = {"file": fields.pop("path").name, **fields}
+        label = {name: value for name, value in label.items() if value != ""}
         lines.append(json.dumps(label, ensure_ascii=False))
     (folder / LABELS).write_text("\n".join(lines) + "\n", "utf-8")
 
@@ -108,6 +114,8 @@ def _clip(folder: Path, line: str, where: str) -> TurnClip:
             int(label["turn_end"]),
             tuple((int(first), int(end)) for first, end in label["pauses"]),
             str(label.get("half", "test")),
+            str(label.get("voice", "")),
+            str(label.get("noise", "")),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{where}: not a label: {error!r}") from error
@@ -120,6 +128,8 @@ def _clip(folder: Path, line: str, where: str) -> TurnClip:
 # An answer about a pause may lie a little before the labelled end: labels are exact to 10 ms
 # and the last sounds of a word are soft.
 _END_SLACK_SAMPLES = RATE_HZ // 10
+# From the end being certain to the first sound of an answer that was prepared.
+_FIRST_SOUND_SAMPLES = RATE_HZ // 10
 FINISHED = 0.5
 FIGURES: Mapping[str, str] = {
     "end_of_turn_s": "s",
@@ -150,6 +160,8 @@ class TurnOutcome:
     clip: TurnClip
     cut_offs: tuple[str, ...]
     """Texts that were called final while the speaker went on."""
+    heard_cut_offs: int
+    """Of these, in how many the pause outlasted the first sound of an answer."""
     end_of_turn_s: float | None
     end_of_turn_with_compute_s: float | None
     paused_s: float | None
@@ -164,6 +176,8 @@ class TurnOutcome:
     partials: int
     pauses_told: int
     verdicts: tuple[Verdict, ...]
+    judgements: tuple[Verdict, ...]
+    """The newest on each pause, pauses within words and in noise as well."""
     word_errors: float | None
     text: str
 
@@ -175,11 +189,15 @@ class TurnOutcome:
             **about,
             "origin": clip.origin,
             "half": clip.half,
+            "voice": clip.voice,
+            "noise": clip.noise,
             "cut_offs": list(self.cut_offs),
+            "heard_cut_offs": self.heard_cut_offs,
             **figures,
             "retracted_characters": self.retracted_characters,
             "partials": self.partials,
             "pauses_told": self.pauses_told,
+            "judgements": [[v.finished, round(v.probability, 4)] for v in self.judgements],
             "text": self.text,
         }
 
@@ -202,6 +220,7 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
     return TurnOutcome(
         clip=clip,
         cut_offs=tuple(chunk.text for chunk in cut_offs),
+        heard_cut_offs=sum(_outlasted(chunk, clip) for chunk in cut_offs),
         end_of_turn_s=end_s,
         end_of_turn_with_compute_s=end_s
         if known_s is None or end_s is None
@@ -217,6 +236,7 @@ def outcome_of(clip: TurnClip, chunks: Sequence[TranscriptChunk]) -> TurnOutcome
         partials=len(partials),
         pauses_told=len(paused),
         verdicts=tuple(_verdicts(clip, paused)),
+        judgements=tuple(_judgements(clip, [*paused, *finals])),
         word_errors=count_errors([(clip.text, text)]).rate,
         text=text,
     )
@@ -267,6 +287,7 @@ def counts_of(outcomes: Sequence[TurnOutcome]) -> dict[str, float]:
     counts: dict[str, float] = {
         "clips": len(outcomes),
         "clips_cut_off": sum(bool(o.cut_offs) for o in outcomes),
+        "clips_cut_off_by_a_sound": sum(bool(o.heard_cut_offs) for o in outcomes),
         "clips_without_an_end": sum(o.end_of_turn_s is None for o in outcomes),
         "pauses_judged": sum(len(o.verdicts) for o in outcomes),
         "retracted_characters_of_stable_text": sum(o.retracted_characters for o in outcomes),
@@ -289,6 +310,20 @@ def _verdicts(clip: TurnClip, paused: Iterable[TranscriptChunk]) -> Iterable[Ver
             yield Verdict(True, probability)
         elif any(first - slack <= at <= end for first, end in clip.pauses):
             yield Verdict(False, probability)
+
+
+def _judgements(clip: TurnClip, told: Iterable[TranscriptChunk]) -> Iterable[Verdict]:
+    """What was told last of each pause."""
+    newest = {chunk.speech_end_samples: chunk.end_of_turn_probability for chunk in told}
+    over = clip.turn_end - _END_SLACK_SAMPLES
+    return [Verdict(at >= over, probability) for at, probability in sorted(newest.items())]
+
+
+def _outlasted(chunk: TranscriptChunk, clip: TurnClip) -> bool:
+    """Whether an answer is heard before the speaker goes on; where no pause is known, it is."""
+    at = chunk.place.pts
+    ends = [end for first, end in clip.pauses if first - _END_SLACK_SAMPLES <= at <= end]
+    return not ends or at + _FIRST_SOUND_SAMPLES < ends[0]
 
 
 def _of(chunks: Iterable[TranscriptChunk], event: TranscriptEvent) -> list[TranscriptChunk]:
@@ -328,6 +363,9 @@ def turns(
     profile: Profile = "default",
     json_path: Json = None,
     picture: Picture = None,
+    diagram: Annotated[
+        Path | None, typer.Option(help="Draw the reliability of the told probability into an SVG.")
+    ] = None,
 ) -> None:
     """Measure turn-taking on a labelled set: speakers cut off, silence waited for, partials.
 
@@ -336,6 +374,7 @@ def turns(
     not depend on how fast this machine is; what is told as compute does.
     """
     bench = Benchmark("turns", json_path, picture)
+    check_output(diagram, ".svg")
     clips = load_turn_clips(folder, language, half)
 
     async def run() -> list[TurnOutcome]:
@@ -348,11 +387,14 @@ def turns(
                 return done
 
     done = asyncio.run(run())
-    bench.console.print(_by_category(done))
+    agreed = reliability((v.probability, v.finished) for turn in done for v in turn.judgements)
+    bench.console.print(_by_category(done), _told_and_true(agreed))
+    if diagram is not None:
+        write_output(diagram, draw_reliability(f"Finished or not: {len(done)} turns", agreed))
     bench.hand_out(
         f"Turn-taking, {len(done)} clips",
         rows_of([{name: getattr(turn, name) for name in FIGURES} for turn in done], FIGURES),
-        counts=counts_of(done),
+        counts=counts_of(done) | _agreement(agreed),
         turns=[turn.to_dict() for turn in done],
         settings={
             "folder": folder.name,
@@ -360,6 +402,7 @@ def turns(
             "half": half,
             "profile": profile,
         },
+        groups={"reliability": agreed.to_dict()},
         notes=_NOTES,
     )
     for turn in done:
@@ -411,7 +454,7 @@ def _line(turn: TurnOutcome) -> str:
 def _by_category(done: Sequence[TurnOutcome]) -> Table:
     """Cut off, and seconds from the end of speech, for each kind of turn."""
     table = Table("", "turns", "half", title="By category", title_justify="left")
-    for column in ("n", "cut off", "end P50", "P90", "max", "paused"):
+    for column in ("n", "cut off", "heard", "end P50", "P90", "max", "no end", "errors", "paused"):
         table.add_column(column, justify="right")
     keys = sorted({(t.clip.language, t.clip.category, t.clip.half) for t in done})
     for key in keys:
@@ -421,5 +464,30 @@ def _by_category(done: Sequence[TurnOutcome]) -> Table:
         paused = summarise(turn.paused_s for turn in turns)
         spread = [f"{v:.3f}" for v in (end.p50, end.p90, end.max)] if end else ["-"] * 3
         told = f"{paused.p50:.3f}" if paused else "-"
-        table.add_row(*key, str(len(turns)), str(cut), *spread, told)
+        by_sound = sum(bool(turn.heard_cut_offs) for turn in turns)
+        endless = sum(turn.end_of_turn_s is None for turn in turns)
+        wrong = [turn.word_errors for turn in turns if turn.word_errors is not None]
+        errors = f"{100 * sum(wrong) / len(wrong):.0f} %" if wrong else "-"
+        counts = map(str, (len(turns), cut, by_sound))
+        table.add_row(*key, *counts, *spread, str(endless), errors, told)
     return table
+
+
+def _told_and_true(found: Reliability) -> Table:
+    """The reliability diagram in figures."""
+    table = Table("told", title="Probability that a turn is over", title_justify="left")
+    for column in ("pauses", "mean told", "came true"):
+        table.add_column(column, justify="right")
+    for held in found.bins:
+        means = ["-" if v is None else f"{v:.2f}" for v in (held.told, held.came_true)]
+        table.add_row(f"{held.low:.1f} to {held.high:.1f}", str(held.count), *means)
+    return table
+
+
+def _agreement(found: Reliability) -> dict[str, float]:
+    told = {
+        "calibration_error": found.calibration_error,
+        "brier_score": found.brier,
+        "log_loss": found.log_loss,
+    }
+    return {name: round(value, 3) for name, value in told.items() if value is not None}

@@ -78,7 +78,9 @@ def create(
             "stated_by": getpass.getuser(),
             "stated_via": "command line",
         }
-    _make(name or photo.stem, image, told, url, api_key, "Looking for the face …")
+    # Blanks are for people; in addresses a name has none.
+    name = name or "-".join(photo.stem.split())
+    _make(name, image, told, url, api_key, "Looking for the face …")
 
 
 def _make(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from visavis.tools.bench.load.schedule import Habits
 from visavis.tools.plan import queueing
 from visavis.tools.plan.inventory import Gpu, Inventory
-from visavis.tools.plan.profiles import Profile, Turn
+from visavis.tools.plan.profiles import Profile
 from visavis.tools.plan.queueing import MOST_BUSY, Delay
 
 FACE_LANES = 2
@@ -131,7 +131,7 @@ def predict(sessions: int, layout: Sequence[Seat], scene: Scene) -> Prediction:
     stretches = _stretches(sessions, layout, shares, scene)
     loads = _loads(layout, shares, stretches, scene)
     gpu_bytes, node_bytes = memory(layout, shares, scene)
-    voice, text = _latencies(loads, stretches, scene.profile.turn)
+    voice, text = _latencies(loads, stretches, scene)
     problems = [
         *_memory_problems(gpu_bytes, node_bytes, scene),
         *_load_problems(loads, node_cores, scene),
@@ -285,7 +285,7 @@ def memory(
 
 
 def _latencies(
-    loads: Sequence[SeatLoad], stretches: Sequence[Delay], turn: Turn
+    loads: Sequence[SeatLoad], stretches: Sequence[Delay], scene: Scene
 ) -> tuple[Delay, Delay]:
     """Voice to voice and text to voice of a visitor whose stages are the worst of each."""
 
@@ -300,6 +300,7 @@ def _latencies(
                 delays.append(delay)
         return max(delays, key=lambda d: d.p95_s)
 
+    turn = scene.profile.turn
     gateway = max(stretches[x.seat.node].mean_s for x in loads if x.seat.service == "gateway")
     after = [worst(service) for service in ("llm", "tts", "face")]
     asr = worst("asr")
@@ -308,7 +309,18 @@ def _latencies(
     variance = sum(delay.variance for delay in after) + TICK_S**2 / 12.0
     heard_s = max(turn.end_wait_s, turn.notice_s + asr.mean_s + made_s)
     voice = Delay(heard_s + out_s, variance + asr.variance + turn.spread_s**2)
-    return voice, Delay(made_s + out_s, variance)
+    read = max((_read(load, stretches, scene) for load in loads), key=lambda d: d.mean_s)
+    text = Delay(read.mean_s + made_s + out_s, read.variance + variance + turn.spread_s**2)
+    return voice, text
+
+
+def _read(load: SeatLoad, stretches: Sequence[Delay], scene: Scene) -> Delay:
+    """What a typed question takes longer than one that was read while it was spoken."""
+    read_s, card = scene.profile.costs[load.seat.service].read_s, scene.card(load.seat)
+    if card is not None:
+        return Delay(read_s / card.speed)
+    slow = stretches[load.seat.node]
+    return Delay(read_s * slow.mean_s, read_s**2 * slow.variance)
 
 
 def _memory_problems(

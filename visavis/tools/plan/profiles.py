@@ -68,6 +68,9 @@ class ServiceCost:
     final_s: float = 0.0
     work_s: float = 0.0
     first_token_s: float = 0.0
+    """Of a question that was read while it was spoken."""
+    read_s: float = 0.0
+    """More, of one that was not: a typed question."""
     token_s: float = 0.0
     phrase_tokens: float = 0.0
     answer_tokens: float = 0.0
@@ -184,7 +187,7 @@ class _Section:
 _COSTS = ("memory_bytes", "base_cores", "cores_talking", "cores_idle")
 _NEEDED = {
     "asr": (*_COSTS, "final_s", "work_s"),
-    "llm": (*_COSTS, "first_token_s", "token_s", "phrase_tokens", "answer_tokens"),
+    "llm": (*_COSTS, "first_token_s", "read_s", "token_s", "phrase_tokens", "answer_tokens"),
     "tts": (*_COSTS, "phrase_s", "phrases"),
     "face": (*_COSTS, "frame_s", "tail_s"),
     "gateway": (*_COSTS, "process_cores"),

@@ -23,7 +23,7 @@ from tests.gateway.conftest import Rig
 from visavis.client import GatewayClient
 from visavis.wire.subjects import Kind
 
-_PLAY = """async (url) => {
+PLAY = """async (url) => {
   const { WHEPClient } = await import("/static/proof/whep.js");
   const pc = globalThis.playing = new RTCPeerConnection();
   const video = Object.assign(document.createElement("video"), { muted: true, autoplay: true });
@@ -36,7 +36,7 @@ _PLAY = """async (url) => {
   while (!video.videoWidth) await new Promise((then) => setTimeout(then, 20));
   return { width: video.videoWidth, state: pc.connectionState };
 }"""
-_PUBLISH = """async (url) => {
+PUBLISH = """async (url) => {
   const { WHIPClient } = await import("/static/proof/whip.js");
   const stream = await navigator.mediaDevices.getUserMedia({ audio: true, video: true });
   const pc = globalThis.publishing = new RTCPeerConnection();
@@ -64,10 +64,10 @@ async def main() -> None:
                 async with fresh_page(browser, permissions=["microphone", "camera"]) as page:
                     await page.route("**/static/proof/*", own)
                     await page.goto(f"{client.url}/static/live.html")
-                    played = await page.evaluate(_PLAY, f"{url}/whep")
+                    played = await page.evaluate(PLAY, f"{url}/whep")
                     sys.stdout.write(f"WHEP: {played}\n")
                     async with rig.bus.subscribe(made["id"], Kind.MIC) as mic:
-                        await page.evaluate(_PUBLISH, f"{url}/whip")
+                        await page.evaluate(PUBLISH, f"{url}/whip")
                         sys.stdout.write(f"WHIP: {await _heard(mic)}\n")
                     await page.evaluate("publisher.stop()")
                     await page.evaluate("player.stop()")

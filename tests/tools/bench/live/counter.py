@@ -26,9 +26,9 @@ from visavis.wire.media import Place, VideoChunk, VideoCodec
 from visavis.wire.subjects import Kind
 
 SIZE = 256
-_GRID = 4
-_CELL = SIZE // _GRID
-_BITS = _GRID * _GRID - 1
+GRID = 4
+_CELL = SIZE // GRID
+_BITS = GRID * GRID - 1
 _BLACK, _WHITE = 30, 220
 _MIDDLE = 125
 
@@ -37,14 +37,14 @@ def drawn(number: int) -> NDArray[np.uint8]:
     """Luma of the picture of this number: [SIZE, SIZE] uint8, a cell for each bit, and parity."""
     bits = [number >> place & 1 for place in range(_BITS)]
     bits.append(sum(bits) & 1)
-    cells = np.array(bits, np.uint8).reshape(_GRID, _GRID) * (_WHITE - _BLACK) + _BLACK
+    cells = np.array(bits, np.uint8).reshape(GRID, GRID) * (_WHITE - _BLACK) + _BLACK
     return np.kron(cells, np.ones((_CELL, _CELL), np.uint8)).astype(np.uint8)
 
 
 def read(luma: NDArray[np.uint8]) -> int | None:
     """The number of a decoded picture; None where it cannot be read. luma: [H, W] uint8."""
     height, width = luma.shape
-    at = [(2 * cell + 1) / (2 * _GRID) for cell in range(_GRID)]
+    at = [(2 * cell + 1) / (2 * GRID) for cell in range(GRID)]
     rows, columns = [round(y * height) for y in at], [round(x * width) for x in at]
     bits = [int(luma[y, x] > _MIDDLE) for y in rows for x in columns]
     if sum(bits[:-1]) & 1 != bits[-1]:

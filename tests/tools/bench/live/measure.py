@@ -35,6 +35,8 @@ from visavis.client import GatewayClient
 KEY = "key"
 _SETTLE_S = 3.0
 _RESTARTS = 5
+# Of WebRTC: what a receiver makes of it, what came to it, and what the sender's reports say.
+_CLOCKS = {"wall_s": "as decoded", "came_s": "as it came", "report_s": "by RTCP"}
 
 
 @dataclass
@@ -69,20 +71,22 @@ def told(way: str, receiver: Receiver, witness: Witness, *, by_stream: bool) -> 
     """by_stream: sound and picture share the stream's clock; else they are compared as decoded."""
     first = {p["number"]: p for p in reversed(receiver.pictures) if p["number"]}
     late = [first[n]["wall_s"] - left for n, left in witness.left.items() if n in first]
-    clock = "stream_s" if by_stream else "wall_s"
-    marks = sorted(first[n][clock] for n in first if beep_of(n))
-    beeps = [b[clock] for b in receiver.beeps]
-    pairs = [min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
-    skews = np.array([1000 * p for p in pairs if abs(p) < 0.3])
-    if not late or not len(skews):
-        return f"{way}: {len(late)} pictures and {len(beeps)} beeps came"
-    at = np.percentile(1000 * np.array(late), (50, 95, 100))
-    return (
+    at = np.percentile(1000 * np.array(late or [np.nan]), (50, 95, 100))
+    lines = [
         f"{way}: glass to glass median {at[0]:.0f} ms, P95 {at[1]:.0f}, max {at[2]:.0f} "
-        f"({len(late)} of {len(witness.left)} pictures); picture after sound, "
-        f"{'by time stamps' if by_stream else 'as decoded'}: median {np.median(skews):+.0f} ms, "
-        f"absolute max {np.abs(skews).max():.0f} ({len(skews)} beeps)"
-    )
+        f"({len(late)} of {len(witness.left)} pictures)"
+    ]
+    clocks = {"stream_s": "by time stamps"} if by_stream else _CLOCKS
+    for clock, named in clocks.items():
+        marks = sorted(p[clock] for n, p in first.items() if beep_of(n) and clock in p)
+        beeps = [b[clock] for b in receiver.beeps if clock in b]
+        pairs = [min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
+        if len(skews := np.array([1000 * p for p in pairs if abs(p) < 0.3])):
+            lines.append(
+                f"  picture after sound, {named}: median {np.median(skews):+.0f} ms, "
+                f"absolute max {np.abs(skews).max():.0f} ({len(skews)} beeps)"
+            )
+    return "\n".join(lines)
 
 
 async def until(met: Callable[[], Any], limit_s: float = 40.0) -> None:

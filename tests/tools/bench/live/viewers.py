@@ -71,8 +71,9 @@ async def _drop(_packet: object) -> None:
 async def _by_hls(url: str) -> None:
     seen: set[str] = set()
     async with httpx.AsyncClient(base_url=f"{url}/hls/", trust_env=False, timeout=30) as http:
+        stream = (await http.get("index.m3u8")).text.split()[-1]
         while True:
-            playlist = await http.get("index.m3u8")
+            playlist = await http.get(stream)
             for name in re.findall(r"^segment-.*$", playlist.text, re.M):
                 if name not in seen:
                     seen.add(name)

@@ -7,6 +7,7 @@
 - `lips`: lips that meet where the voice says so
 - `counters`: what the stack's own metrics rose by
 - `processes`: CPU time and memory of the stack
+- `reliability`: whether a probability came true as often as it said
 - `intervals`: how exact a median or a ratio is
 - `report`, `tables`: figures with their spread, as JSON and printed
 """

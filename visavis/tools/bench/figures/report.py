@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from visavis.serving.admission.probes import cores
 from visavis.tools.bench.figures.intervals import Interval, median_interval
 
 
@@ -84,7 +84,8 @@ def report(
 ) -> dict[str, Any]:
     """The whole result as JSON types. models: what ran, as `models_of` gives it.
 
-    groups: the same for each of several sets, where the figures are of one of them.
+    groups: more by name: the same for each of several sets, where the figures are of one of them,
+    or what is no row.
     """
     return {
         "schema": SCHEMA,
@@ -104,7 +105,7 @@ def machine() -> dict[str, Any]:
     """What the figures depend on; no name that identifies the machine."""
     return {
         "processor": platform.machine(),
-        "cores": os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count(),
+        "cores": round(cores(), 2),
         "vectors": _vectors(),
         "python": platform.python_version(),
         "system": platform.system(),
@@ -114,8 +115,8 @@ def machine() -> dict[str, Any]:
 def machine_kind() -> str:
     """What stands beside a latency: "2 cores, x86_64, avx2"."""
     kind = machine()
-    cores = f"{kind['cores']} core{'s' if kind['cores'] != 1 else ''}"
-    return ", ".join(word for word in (cores, kind["processor"], kind["vectors"]) if word)
+    number = f"{kind['cores']:g} core{'s' if kind['cores'] != 1 else ''}"
+    return ", ".join(word for word in (number, kind["processor"], kind["vectors"]) if word)
 
 
 def _vectors() -> str:

@@ -1,0 +1,82 @@
+"""What waits on its way between a client and its session: sound, and events for those beside."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.api.hub import Outbox
+from gateway.realtime.protocol.reply import Event
+from gateway.talk.microphone import AHEAD_S, RATE_HZ
+from visavis.serving.errors import InvalidInputError
+
+_MOST_ASIDE = 2000
+"""Events that wait for a side-band."""
+_LONGEST_WAIT_S = 300.0
+_PIECE_SAMPLES = RATE_HZ // 10
+_LEAD_S = AHEAD_S - 0.5
+
+
+class MicQueue:
+    """Sound on its way to a session, which listens in real time. Pure: time is an argument."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[NDArray[np.int16]] = deque()
+        self._samples = 0
+        self.sent_samples = 0
+        """That were heard so far."""
+        self._since_s: float | None = None
+
+    def __len__(self) -> int:
+        return self._samples
+
+    @property
+    def sent_ms(self) -> int:
+        """As `sent_samples`."""
+        return self.sent_samples * 1000 // RATE_HZ
+
+    @property
+    def whole_samples(self) -> int:
+        """Those that wait, too."""
+        return self.sent_samples + self._samples
+
+    def add(self, pcm: NDArray[np.int16]) -> None:
+        """pcm: [N] int16 at 16 kHz. Raises InvalidInputError where too much waits already."""
+        if self._samples + len(pcm) > _LONGEST_WAIT_S * RATE_HZ:
+            message = f"audio: more than {_LONGEST_WAIT_S:.0f} s of sound wait to be heard"
+            raise InvalidInputError(message)
+        for at in range(0, len(pcm), _PIECE_SAMPLES):
+            self._waiting.append(pcm[at : at + _PIECE_SAMPLES])
+        self._samples += len(pcm)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+        self._samples = 0
+
+    def take(self, now: float) -> list[NDArray[np.int16]]:
+        """What may be heard now: pieces of 100 ms at most."""
+        if self._since_s is None:
+            self._since_s = now
+        taken = []
+        while self._waiting and self.sent_samples / RATE_HZ <= now - self._since_s + _LEAD_S:
+            piece = self._waiting.popleft()
+            self._samples -= len(piece)
+            self.sent_samples += len(piece)
+            taken.append(piece)
+        return taken
+
+
+class SideBand(Outbox[Event]):
+    """Somebody who sees and steers a client's session beside him. One who does not read is left."""
+
+    def __init__(self) -> None:
+        super().__init__(_MOST_ASIDE)
+
+    def tell(self, event: Event) -> None:
+        """Add an event; where that is too much, nothing more comes."""
+        if self.full:
+            self.end()
+        else:
+            self._put(event)
