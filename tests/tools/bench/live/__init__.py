@@ -6,5 +6,5 @@
 - `measure`: glass to glass, by each way
 - `browser`: Chromium with a WHIP and WHEP client that is not ours
 - `viewers`: what a viewer costs
-- `hour`: an hour of media, faster than it would take
+- `hour`: an hour of one session, pushed in real time
 """

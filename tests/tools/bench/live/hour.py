@@ -1,122 +1,150 @@
-"""An hour of a session pushed by RTMP, faster than it would take: does sound drift from picture?
+"""An hour of one session, pushed in real time to three places at once: does anything drift?
 
-    python -m tests.tools.bench.live.hour --hours 1
+    python -m tests.tools.bench.live.hour --minutes 60
 
-The same code makes the stream, on media time in place of the clock, and sends it as fast as FFmpeg
-takes it. Every two seconds a white picture and a beep begin together.
+nginx from which FFmpeg plays, FFmpeg that listens itself, and an endpoint of WHIP get the counter
+of `measure`, a turn a minute with idle life between. Of the first and the last tenth of the turns
+are told: how long a picture takes from glass to glass, and how far it is from its beep by the clock
+that players keep (WHIP: as aiortc decodes them, 39 ms apart). What drifts differs there, were it by
+a millisecond a minute.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
-import av
 import numpy as np
 
-from gateway.live.media import LiveMedia
-from gateway.live.push.address import parse
-from gateway.live.push.failure import PushError
 from gateway.live.push.flow import Figures
-from gateway.live.push.to_rtmp import RtmpPush
-from gateway.playout.pacing import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
-from gateway.playout.pictures import ReleasedPicture
-from gateway.playout.playout import Tick
 from tests.gateway.live.peers import free_port
-from tests.gateway.media import PictureEncoder, tone
+from tests.tools.bench.live.counter import CounterRig, beep_of
+from tests.tools.bench.live.measure import KEY, Receiver, Stand, receiving, served, until
+from visavis.client import GatewayClient
 
-_LOOP, _WHITE = 50, 4
-_TICKS = 2 * _LOOP
-# What the system holds of the stream is decoded meanwhile.
-_REST_S = 40.0
-
-
-def ticks(hours: float) -> Iterator[Tick]:
-    """A session's, whose pictures are encoded once: each loop begins with a key frame."""
-    encoder = PictureEncoder()
-    loop = [
-        encoder.picture(brightness=220 if i < _WHITE else 30, keyframe=i == 0) for i in range(_LOOP)
-    ]
-    beep, silence = tone(TICK_SAMPLES, frequency_hz=1000), np.zeros(TICK_SAMPLES, np.int16)
-    for number in range(round(hours * 3600 * 50)):
-        start = ORIGIN_SAMPLES + number * TICK_SAMPLES
-        place, second = divmod(number % _TICKS, 2)
-        shown = () if second else (ReleasedPicture(loop[place], to_video_clock(start)),)
-        loud = place < _WHITE
-        yield Tick(start, beep if loud else silence, shown, silent=not loud)
+_FLASHES = 85
+"""Of a turn: 51 s, and 9 s of idle life before and after."""
+_CLOCKS = {"nginx": "stream_s", "ffmpeg": "stream_s", "whip": "wall_s"}
 
 
-async def push(hours: float) -> str:
-    url = f"rtmp://127.0.0.1:{free_port()}/live/key"
-    command = [sys.executable, "-m", "tests.tools.bench.live.hour", "--receive", url]
-    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    figures = Figures()
-    target = RtmpPush(parse(url), figures, lambda: None)
-    while True:
-        try:
-            await target.open()
-            break
-        except PushError:  # it does not listen yet
-            await asyncio.sleep(0.2)
-    listening = asyncio.create_task(target.ended())
-    media, begun = LiveMedia(ORIGIN_SAMPLES), time.monotonic()
-    for tick in ticks(hours):
-        target.push(media.take(tick))
-        while target.waiting_bytes:  # noqa: ASYNC110
-            await asyncio.sleep(0)
-    took_s = time.monotonic() - begun
-    await asyncio.sleep(_REST_S)
-    listening.cancel()
-    await asyncio.gather(listening, return_exceptions=True)
-    await target.close()
-    told, _ = await process.communicate()
-    return f"{hours:g} h of media in {took_s:.0f} s; {figures}\n{told.decode().strip()}"
+class Way:
+    """One place that is pushed to, over all turns."""
+
+    def __init__(self, receiver: Receiver, clock: str) -> None:
+        self.target: Callable[[], Any] | None = None
+        self.turns: list[tuple[float, float, int]] = []
+        """Glass to glass, picture after sound (medians, ms), pictures that came."""
+        self.skews_ms: list[float] = []
+        self.before = 0
+        """Times that it was connected to until it listened."""
+        self.receiver = receiver
+        self._clock = clock
+
+    @property
+    def figures(self) -> Figures:
+        assert self.target is not None
+        figures: Figures = self.target().figures
+        return figures
+
+    def take_turn(self, left: dict[int, float]) -> None:
+        """What has come of one turn. left: when each picture left, seconds, by its number."""
+        receiver, clock = self.receiver, self._clock
+        first = {p["number"]: p for p in reversed(receiver.pictures) if p["number"] in left}
+        late = [1000 * (p["wall_s"] - left[n]) for n, p in first.items()]
+        beeps = [b[clock] for b in receiver.beeps if clock in b]
+        marks = [p[clock] for n, p in first.items() if beep_of(n) and clock in p]
+        pairs = [1000 * min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
+        skews = [p for p in pairs if abs(p) < 300]
+        self.skews_ms += skews
+        if late and skews:
+            self.turns.append((float(np.median(late)), float(np.median(skews)), len(first)))
+        receiver.pictures.clear()
+        receiver.beeps.clear()
+
+    def told(self, way: str, turns: int, pictures: int) -> str:
+        """The line of this place. pictures: that left the gateway in these turns."""
+        figures = self.figures
+        sent = (
+            f"sent {figures.sent_pictures} pictures, {figures.sent_bytes / 1e6:.0f} MB, dropped "
+            f"{figures.dropped_pictures}, connected again {figures.reconnects - self.before} times"
+        )
+        if not self.turns:
+            return f"{way}: no turn came with picture and sound; {sent}"
+        table, skews_ms = np.array(self.turns), np.abs(self.skews_ms)
+        tenth = max(1, len(self.turns) // 10)
+        (late_first, skew_first), (late_last, skew_last) = (
+            np.median(part[:, :2], axis=0) for part in (table[:tenth], table[-tenth:])
+        )
+        return (
+            f"{way}: glass to glass {late_first:.0f} ms in the first tenth, {late_last:.0f} in the "
+            f"last; picture after sound {skew_first:+.1f} and {skew_last:+.1f} ms, absolute P95 "
+            f"{np.percentile(skews_ms, 95):.1f}, max {skews_ms.max():.1f} ({len(skews_ms)} beeps); "
+            f"{int(table[:, 2].sum())} of {pictures} numbered pictures came, {len(self.turns)} of "
+            f"{turns} turns; {sent}"
+        )
 
 
-def receive(url: str) -> str:
-    """Offsets of pictures from their beeps by the stream's time stamps."""
-    flashes: list[float] = []
-    beeps: list[float] = []
-    was_white = was_loud = False
-    try:
-        with av.open(url, options={"listen": "1"}, timeout=60) as stream:
-            decoded: Iterator[Any] = stream.decode(video=0, audio=0)
-            for frame in decoded:
-                at = float(frame.time or 0.0)
-                if isinstance(frame, av.VideoFrame):
-                    white = float(frame.to_ndarray(format="gray").mean()) > 128
-                    flashes += [at] if white and not was_white else []
-                    was_white = white
-                    continue
-                loud = np.flatnonzero(np.abs(frame.to_ndarray()[0]) > 0.05)
-                if len(loud) and not was_loud:
-                    beeps.append(at + float(loud[0]) / frame.sample_rate)
-                was_loud = bool(len(loud))
-    except av.FFmpegError as error:
-        sys.stderr.write(f"{type(error).__name__}\n")
-    offsets = [1000 * (f - min(beeps, key=lambda b: abs(b - f))) for f in flashes]
-    tenth = max(1, len(offsets) // 10)
-    return json.dumps(
-        {
-            "pairs": len(offsets),
-            "last_picture_s": round(flashes[-1], 3),
-            "picture_after_sound_ms_first_tenth": round(float(np.median(offsets[:tenth])), 2),
-            "picture_after_sound_ms_last_tenth": round(float(np.median(offsets[-tenth:])), 2),
-            "smallest_ms": round(min(offsets), 2),
-            "largest_ms": round(max(offsets), 2),
+async def pushed(stand: Stand, minutes: float, folder: Path) -> list[str]:
+    async with AsyncExitStack() as stack:
+        ports = {way: free_port() for way in _CLOCKS}
+        listen = f"rtmp://127.0.0.1:{ports['ffmpeg']}/live"
+        playing = await served("nginx", stand, ports["nginx"], stack)
+        commands = {
+            "nginx": ("open", playing),
+            "ffmpeg": ("open", f"{listen}/{KEY}", "listen"),
+            "whip": ("whip", str(ports["whip"]), KEY),
         }
-    )
+        ways = {
+            way: Way(await stack.enter_async_context(receiving(*command)), _CLOCKS[way])
+            for way, command in commands.items()
+        }
+        (session,) = stand.rig.running.inside.sessions.all()
+        (to_nginx,) = session.outlets.live.broadcasts.all()
+        ways["nginx"].target = lambda: to_nginx
+        ways["ffmpeg"].target = await stand.broadcast(listen)
+        ways["whip"].target = await stand.broadcast(f"http://127.0.0.1:{ports['whip']}/whip")
+        await until(lambda: all(way.receiver.pictures for way in ways.values()))
+        for way in ways.values():
+            way.before = way.figures.reconnects
+        begun, turns, pictures = time.monotonic(), 0, 0
+        while (since_s := time.monotonic() - begun) < 60 * minutes:
+            await stand.show(ways["nginx"].receiver, _FLASHES)
+            left = dict(stand.witness.left)
+            for way in ways.values():
+                way.take_turn(left)
+            stand.witness.left.clear()
+            turns, pictures = turns + 1, pictures + len(left)
+            sys.stderr.write(f"{since_s / 60:.0f} of {minutes:g} min\n")
+        minutes_taken = (time.monotonic() - begun) / 60
+        return [
+            f"{minutes_taken:.0f} min in real time, {turns} turns",
+            *(way.told(name, turns, pictures) for name, way in ways.items()),
+        ]
+
+
+async def main(minutes: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        rig = CounterRig(Path(folder))
+        await rig.start()
+        try:
+            async with GatewayClient(rig.running.url) as client:
+                stand = Stand(rig, client, Path(folder))
+                await stand.begin()
+                lines = await pushed(stand, minutes, Path(folder))
+                sys.stdout.write("\n".join([*lines, ""]))
+                await stand.end()
+        finally:
+            await rig.stop()
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.live.hour")
-    parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--receive", default="", help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    line = receive(asked.receive) if asked.receive else asyncio.run(push(asked.hours))
-    sys.stdout.write(f"{line}\n")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    asyncio.run(main(parser.parse_args().minutes))

@@ -103,10 +103,14 @@ def open_stream(url: str, *, listen: bool) -> None:
     options = {"flags": "low_delay", "analyzeduration": "200000"}
     options |= {"listen": "1"} if listen else {}
     teller = Teller()
-    with av.open(url, options=options, timeout=30) as stream:
-        stream.streams.video[0].thread_type = "NONE"
-        for frame in stream.decode(video=0, audio=0):
-            teller.take(frame)
+    while True:
+        with av.open(url, options=options, timeout=30) as stream:
+            if not (stream.streams.video and stream.streams.audio):
+                continue  # opened between two key frames: so far there is sound alone
+            stream.streams.video[0].thread_type = "NONE"
+            for frame in stream.decode(video=0, audio=0):
+                teller.take(frame)
+            return
 
 
 async def whep(url: str, token: str) -> None:
