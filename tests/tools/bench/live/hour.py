@@ -110,7 +110,12 @@ async def pushed(stand: Stand, minutes: float, folder: Path) -> list[str]:
         ways["nginx"].target = lambda: to_nginx
         ways["ffmpeg"].target = await stand.broadcast(listen)
         ways["whip"].target = await stand.broadcast(f"http://127.0.0.1:{ports['whip']}/whip")
-        await until(lambda: all(way.receiver.pictures for way in ways.values()))
+        try:
+            await until(lambda: all(way.receiver.pictures for way in ways.values()))
+        except TimeoutError:
+            came = {name: len(way.receiver.pictures) for name, way in ways.items()}
+            sys.stderr.write(f"pictures that came: {came}\n")
+            raise
         for way in ways.values():
             way.before = way.figures.reconnects
         begun, turns, pictures = time.monotonic(), 0, 0
