@@ -45,7 +45,7 @@ MAP = """{"imports": {
   "talkinghead": "FILES/@met4citizen/talkinghead/modules/talkinghead.mjs"
 }}"""
 
-# As docs/protocols.md has it; what comes after `begun` only looks on.
+# As docs/clients/talkinghead.md has it; what comes after `begun` only looks on.
 SCRIPT = """
 async ({url, files, map}) => {
   document.body.innerHTML = '<div id="avatar" style="width: 240px; height: 240px"></div>';

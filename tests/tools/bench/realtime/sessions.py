@@ -119,7 +119,7 @@ def figures(
 
 
 def table(told: dict[str, Any]) -> str:
-    """As docs/realtime.md has it."""
+    """As docs/clients/openai-realtime.md has it."""
     waits = told["first sound s"] or {"p50": float("nan"), "p95": float("nan")}
     lost = ("crossed words", "crossed ids", "crossed voices", "order errors")
     names = ["sessions", "asked", "answered", "first sound P50", "P95", *lost, "broken off"]
