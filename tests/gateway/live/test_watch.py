@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import av
@@ -114,9 +117,50 @@ async def test_a_studio_speaks_by_whip_and_its_pictures_are_not_taken(
     finally:
         await pc.close()
     assert re.findall("^a=(recvonly|inactive)", answer.text, re.M) == ["inactive", "recvonly"]
-    pcm = np.concatenate([chunk.pcm for chunk in heard[5:]]).astype(np.float32)
-    peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
-    assert peak_hz == pytest.approx(440, abs=10)
+    assert pitch_hz(heard[5:]) == pytest.approx(440, abs=10)
+
+
+@pytest.mark.skipif("whip" not in av.formats_available, reason="this PyAV's FFmpeg has no WHIP")
+@pytest.mark.parametrize("role", ["", "dtls_active"])
+async def test_ffmpeg_speaks_by_its_own_whip(
+    client: GatewayClient, viewer: httpx.AsyncClient, rig: Rig, tmp_path: Path, role: str
+) -> None:
+    """role: whether FFmpeg waits for the handshake, as it does unasked, or begins it."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    curve = ("ec", "-pkeyopt", "ec_paramgen_curve:P-256")
+    made = ("-days", "30", "-subj", "/CN=ffmpeg", "-keyout", key, "-out", certificate)
+    await run("openssl", "req", "-x509", "-nodes", "-newkey", *curve, *made)
+    options = {"cert_file": str(certificate), "key_file": str(key), "authorization": KEY}
+    options |= {"whip_flags": role} if role else {}
+    session = str(viewer.base_url).rstrip("/").rpartition("/")[2]
+    program = (sys.executable, "-m", "tests.gateway.live.ffmpeg_whip")
+    heard: list[Any] = []
+    async with rig.doubles.bus.subscribe(session, Kind.MIC) as mic, asyncio.TaskGroup() as both:
+        both.create_task(run(*program, f"{viewer.base_url}whip", json.dumps(options)))
+        async with asyncio.timeout(30):
+            while len(heard) < 50:
+                heard.append(await anext(mic))
+    assert pitch_hz(heard[5:]) == pytest.approx(440, abs=10)
+    (inside,) = rig.running.inside.sessions.all()
+    await until(lambda: inside.microphone.holder is None)
+
+
+async def run(*command: str | Path) -> None:
+    """Wait for a program's end, which is to be a good one."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, stdout=pipe, stderr=pipe)
+    try:
+        _, complaints = await process.communicate()
+    except asyncio.CancelledError:
+        process.kill()
+        raise
+    assert process.returncode == 0, complaints.decode()
+
+
+def pitch_hz(heard: list[Any]) -> float:
+    """The strongest tone in chunks of a microphone."""
+    pcm = np.concatenate([chunk.pcm for chunk in heard]).astype(np.float32)
+    return float(np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm))
 
 
 async def test_a_phone_plays_hls_and_shows_no_header(
