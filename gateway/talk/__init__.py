@@ -1,7 +1,10 @@
 """Who speaks, which answer counts, what was heard: one session.
 
 `sessions`: all that are open, made, found and ended.
-`session`: one of them; carries out what is decided, on bus, stages, viewers.
+`session`: one of them: how it begins, goes on elsewhere and ends, and what is asked of it.
+`parts`: what it is made of.
+`performer`: carries out what is decided, on bus, stages, playout.
+`ticks`: what happens in it every 20 ms.
 `conversation`: the turn state machine, pure: events in, actions out.
 `actions`: what it may ask for.
 `turn`: the one record of an answer on its way.
