@@ -14,7 +14,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
-from gateway.talk import presence, ticks
+from gateway.session import presence, ticks
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem

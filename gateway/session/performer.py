@@ -9,10 +9,10 @@ from gateway import metrics
 from gateway.api.events import ToolCallEvent
 from gateway.api.hub import Overheard
 from gateway.playout.pacing import RATE_HZ
+from gateway.session.parts import Parts
 from gateway.stages.incoming import played
 from gateway.talk import actions, speculation
 from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
-from gateway.talk.parts import Parts
 from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools, ToolDoer
 from gateway.tools.offers import Call

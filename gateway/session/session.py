@@ -36,6 +36,10 @@ from gateway.playout.outlets import OutletNews, Outlets
 from gateway.playout.pictures import Picture
 from gateway.playout.playout import Playout
 from gateway.playout.ticker import Ticker
+from gateway.session.parts import Parts
+from gateway.session.performer import Performer
+from gateway.session.presence import Presence
+from gateway.session.ticks import Ticks
 from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.ears import Ears
@@ -50,11 +54,7 @@ from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone
-from gateway.talk.parts import Parts
-from gateway.talk.performer import Performer
-from gateway.talk.presence import Presence
 from gateway.talk.speech_over import BargeIn
-from gateway.talk.ticks import Ticks
 from gateway.talk.turn import Turn
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.logs import log_context

@@ -11,11 +11,11 @@ from gateway.background import Background
 from gateway.ledger.stopwatch import Stopwatch
 from gateway.playout.audience import Audience
 from gateway.playout.playout import Playout
+from gateway.session.presence import Presence
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
 from gateway.talk.conversation import Conversation
 from gateway.talk.interruption import Interruption
-from gateway.talk.presence import Presence
 from visavis.wire.clock import Clock
 
 

@@ -9,9 +9,9 @@ from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.ticker import Pulse, Ticker
+from gateway.session.parts import Parts
+from gateway.session.performer import Performer
 from gateway.stages.idle_loops import LoopLibrary, SessionLoops
-from gateway.talk.parts import Parts
-from gateway.talk.performer import Performer
 from visavis.wire.media import TranscriptChunk, VideoCodec
 
 CLOCK_TICKS = 5
