@@ -11,8 +11,7 @@ import pytest_asyncio
 from gateway.api.events import SourcesEvent, TextSource
 from gateway.knowledge.folder import Knowledge, read_folder
 from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
-from gateway.knowledge.search import MOST, Search
-from gateway.knowledge.terms import terms
+from gateway.knowledge.search import MOST, Search, terms
 from gateway.talk.actions import Message
 from gateway.talk.conversation import Conversation
 from tests.gateway.conftest import Rig, until
