@@ -170,10 +170,11 @@ class Performer:
             self.perform(self._conversation.tool_result(call_id, output, self._now()))
 
     async def _go_on(self, action: actions.ContinueAnswer) -> None:
-        if self._conversation.turn is None or self._conversation.turn.number != action.turn:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
             return
         try:
-            await self._stages.continue_answer(action.turn, action.messages, last=action.last)
+            await self._parts.answering.go_on(turn, action)
         except VisavisError as error:
             self._lost(action.turn, error)
 
