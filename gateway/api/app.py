@@ -47,13 +47,13 @@ from gateway.realtime import calls
 from gateway.realtime import doors as realtime
 from gateway.room import routes as room_routes
 from gateway.room.rooms import Rooms
+from gateway.session.sessions import Sessions
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.phrases import Phrases
 from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
-from gateway.talk.sessions import Sessions
 from gateway.tools.doing import NoServerTools, ServerTools
 from gateway.tools.mcp_servers import McpServers, read_servers
 from gateway.waiting.entrance import Entrance

@@ -27,10 +27,10 @@ from gateway.api.schemas import (
 )
 from gateway.api.state import Gateway, TheCaller, TheGateway, TheSession
 from gateway.ledger.records import Timeline, TurnRecord
+from gateway.session.session import Session
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
-from gateway.talk.session import Session
 from gateway.waiting.entrance import Standing, Wish
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 

@@ -20,12 +20,12 @@ from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier
 from gateway.peers.peers import Peers
 from gateway.room.rooms import Rooms
+from gateway.session.session import Session
+from gateway.session.sessions import Sessions
 from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
-from gateway.talk.session import Session
-from gateway.talk.sessions import Sessions
 from gateway.waiting.entrance import Entrance
 from visavis.wire.bus import Bus
 

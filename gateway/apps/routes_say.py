@@ -8,8 +8,8 @@ from gateway.api.problems import responses
 from gateway.api.schemas import SayNumber, SayRequest
 from gateway.api.state import Gateway, TheGateway, TheSession
 from gateway.apps.sayings import Saying
+from gateway.session.session import Session
 from gateway.talk.actions import Manner
-from gateway.talk.session import Session
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["sessions"])
 

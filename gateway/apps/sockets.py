@@ -24,7 +24,7 @@ from gateway.api.sockets import (
 )
 from gateway.api.state import caller_of, gateway_of
 from gateway.playout.sinks.plain_sound import RATES_HZ
-from gateway.talk.session import Session
+from gateway.session.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
 
 router = APIRouter()

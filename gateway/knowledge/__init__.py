@@ -1,7 +1,6 @@
 """Texts of the operator's that answers are made of: a folder, read into passages and searched.
 
 `passages`: a file's text, cut into passages under their headings. Pure.
-`terms`: the words of a text by which it is found. Pure.
 `search`: the passages that a question asks for, by BM25, and none where nothing fits. Pure.
 `folder`: the folder, read at the start and whenever it changes.
 

@@ -6,7 +6,6 @@
 `push`: broadcasts to platforms and servers.
 `live`: all of it as a sink of the session.
 `sdp`: bodies and headers of WHIP and WHEP.
-`schemas`: what the API says.
 `routes_broadcasts`: the API of broadcasts.
 `routes_hls`: HLS for viewers.
 `routes_webrtc`: WHEP for viewers, WHIP for a microphone that is elsewhere.

@@ -17,10 +17,10 @@ from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.peers.peers import Answer, Peer, Peers
 from gateway.room.rooms import Rooms
+from gateway.session.session import Session
+from gateway.session.sessions import Sessions
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
-from gateway.talk.session import Session
-from gateway.talk.sessions import Sessions
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import Clock

@@ -32,7 +32,7 @@ from gateway.realtime.opening import (
     wanted_model,
 )
 from gateway.realtime.protocol.reply import Event
-from gateway.talk.session import Session
+from gateway.session.session import Session
 
 router = APIRouter(prefix="/v1/realtime/calls", tags=["OpenAI"], route_class=OpenAiRoute)
 

@@ -29,7 +29,7 @@ from gateway.realtime.opening import (
     wanted_model,
 )
 from gateway.realtime.protocol.reply import Event
-from gateway.talk.session import Session
+from gateway.session.session import Session
 from visavis.serving.errors import AtCapacityError, BusError, StageLostError, VisavisError
 
 router = APIRouter(prefix="/v1/realtime", tags=["OpenAI"], route_class=OpenAiRoute)

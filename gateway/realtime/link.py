@@ -28,10 +28,10 @@ from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
 from gateway.realtime.queues import MicQueue, SideBand
+from gateway.session.session import Session
 from gateway.stages.plain_calls import Speaking
 from gateway.talk.conversation import TurnTaking
 from gateway.talk.microphone import RATE_HZ
-from gateway.talk.session import Session
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.wire.clock import Clock, MonotonicClock
 

@@ -13,9 +13,9 @@ from gateway.api.state import Gateway
 from gateway.openai.names import HEARING, known_model, voice_named
 from gateway.realtime.protocol.config import SessionConfig, first_config
 from gateway.realtime.protocol.dialogue import Dialogue
+from gateway.session.session import Session
 from gateway.stages.catalog import Catalog, Voice
 from gateway.stages.stages import Options
-from gateway.talk.session import Session
 from gateway.waiting.entrance import Wish
 
 MODELS = ("gpt-realtime", "gpt-realtime-mini", "gpt-4o-realtime-preview")

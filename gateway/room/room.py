@@ -27,8 +27,8 @@ from gateway.room.choosing.phrases import Line, Script, phrases_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
 from gateway.room.platforms.connection import Connection
+from gateway.session.session import Session
 from gateway.talk.actions import AS_THE_SESSION_SAYS, Message
-from gateway.talk.session import Session
 from visavis.serving.errors import (
     AtCapacityError,
     InvalidInputError,

@@ -13,8 +13,8 @@ from gateway.room.platforms.connection import Adapter, Connection
 from gateway.room.platforms.twitch import Twitch
 from gateway.room.platforms.youtube import YouTube
 from gateway.room.room import Room
+from gateway.session.session import Session
 from gateway.settings import GatewaySettings
-from gateway.talk.session import Session
 from visavis.serving.errors import AlreadyExistsError, UnknownNameError
 
 

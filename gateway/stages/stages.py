@@ -110,7 +110,7 @@ class Stages:
         self._session = session
         self._ears = ears
         self._tools = tools
-        self._options = options
+        self.options = options
         self._settings = settings
         self.attached = False
         """Whether the session wants its stages; one of them may be coming back just now."""
@@ -222,7 +222,7 @@ class Stages:
 
     async def update(self, options: Options) -> None:
         """Tell asr and tts, each as soon as it is there; the face is changed by `refresh_face`."""
-        before, self._options = self._options, options
+        before, self.options = self.options, options
         self._weigh_face()
         if not self.attached:
             return  # attaching tells them
@@ -242,7 +242,7 @@ class Stages:
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
-        self._options = replace(self._options, avatar="")
+        self.options = replace(self.options, avatar="")
         self._face_stale = attached
 
     def refresh_face(self) -> None:
@@ -284,7 +284,7 @@ class Stages:
 
     def _weigh_face(self) -> None:
         """Where every viewer draws it himself, the face is asked for next to nothing."""
-        codecs = self._codecs or self._options.codecs
+        codecs = self._codecs or self.options.codecs
         self._leases["face"].light = not any(codec.drawn for codec in codecs)
 
     def _request(
@@ -294,7 +294,7 @@ class Stages:
         choice: ToolChoice | None = None,
     ) -> llm_pb2.GenerateRequest:
         """choice: instead of the session's."""
-        options, settings = self._options, self._settings
+        options, settings = self.options, self._settings
         tools = offered(options.tools, self._tools.offers)
         wanted = Wanted(
             tuple(messages),
@@ -311,7 +311,7 @@ class Stages:
     def _asr_config(self, admitted: bool) -> asr_pb2.AsrAttachRequest:
         recognition = asr_pb2.RecognitionConfig(
             sample_rate_hz=MIC_RATE_HZ,
-            language=self._options.language,
+            language=self.options.language,
             interim_results=True,
             endpointing=self._endpointing(),
         )
@@ -324,7 +324,7 @@ class Stages:
         return asr_pb2.AsrAttachRequest(config=config)
 
     def _endpointing(self) -> asr_pb2.Endpointing:
-        return asr_pb2.Endpointing(**asdict(self._options.endpointing))
+        return asr_pb2.Endpointing(**asdict(self.options.endpointing))
 
     def _llm_config(self, admitted: bool) -> llm_pb2.LlmAttachRequest:
         config = llm_pb2.LlmAttachConfig(session=self._session, admitted=admitted)
@@ -337,18 +337,18 @@ class Stages:
         return tts_pb2.TtsAttachRequest(config=config)
 
     def _face_config(self, admitted: bool) -> face_pb2.FaceAttachRequest:
-        codecs = self._codecs or self._options.codecs  # of none the face would make one
+        codecs = self._codecs or self.options.codecs  # of none the face would make one
         # Speech that is brought comes without phonemes.
-        brought = self._options.spoken_by == "client"
+        brought = self.options.spoken_by == "client"
         source = face_pb2.FaceConfig.SOURCE_VOICE if brought else face_pb2.FaceConfig.SOURCE_MEL
         face = face_pb2.FaceConfig(
-            avatar=self._options.avatar, codecs=[_codec(c) for c in codecs], source=source
+            avatar=self.options.avatar, codecs=[_codec(c) for c in codecs], source=source
         )
         config = face_pb2.FaceAttachConfig(session=self._session, face=face, admitted=admitted)
         return face_pb2.FaceAttachRequest(config=config)
 
     def _synthesis(self) -> tts_pb2.SynthesisConfig:
-        options = self._options
+        options = self.options
         return tts_pb2.SynthesisConfig(
             language=options.language,
             voice=options.voice,

@@ -1,7 +1,5 @@
-"""Who speaks, which answer counts, what was heard: one session.
+"""Who speaks, which answer counts, what was heard, in one session.
 
-`sessions`: all that are open, made, found and ended.
-`session`: one of them; carries out what is decided, on bus, stages, viewers.
 `conversation`: the turn state machine, pure: events in, actions out.
 `actions`: what it may ask for.
 `turn`: the one record of an answer on its way.
@@ -11,5 +9,4 @@
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `interruption`: what becomes of the voice then, and how long that took.
 `microphone`: who holds it, which packets travel together, and RTP packets as plain sound.
-`presence`: whether anybody is there, and here; else the session holds no slot of any stage.
 """

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from gateway import metrics
+from gateway.session.session import Session
+from gateway.session.sessions import ENDING, Sessions
 from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
-from gateway.talk.session import Session
-from gateway.talk.sessions import ENDING, Sessions
 from gateway.waiting.departures import Departures
 from gateway.waiting.line import Line, Phase, Place
 from visavis.serving.errors import (

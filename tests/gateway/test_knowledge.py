@@ -11,13 +11,13 @@ import pytest_asyncio
 from gateway.api.events import SourcesEvent, TextSource
 from gateway.knowledge.folder import Knowledge, read_folder
 from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
-from gateway.knowledge.search import MOST, Search
-from gateway.knowledge.terms import terms
+from gateway.knowledge.search import MOST, Search, terms
 from gateway.talk.actions import Message
 from gateway.talk.conversation import Conversation
 from tests.gateway.conftest import Rig, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
+from tests.gateway.test_tools import TOOLS, next_call
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError
@@ -166,3 +166,18 @@ async def test_passages_go_with_the_question_and_clients_see_where_they_stand(
     assert first.passages[0].source == "visit.md, Opening hours"
     assert first.passages[0].text.startswith("We are open from Tuesday")
     assert not second.passages and not read[0].read_ahead.request.passages
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_what_was_found_is_still_there_when_a_tool_has_been_called(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.calls = [("c1", "get_weather", "{}")]
+    async with client.session(tools=TOOLS) as session:
+        await session.ask("When do you open on Sundays?")
+        await next_call(session)
+        await session.tool_result("c1", "sunny")
+        await collect(session, "finished")
+    (begin,), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
+    assert begin.begin.request.passages
+    assert list(on.go_on.request.passages) == list(begin.begin.request.passages)

@@ -14,8 +14,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
-from gateway.talk import presence
-from gateway.talk import session as session_module
+from gateway.session import presence, ticks
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
@@ -79,7 +78,7 @@ async def test_a_session_that_nobody_is_with_has_no_ticks_and_keeps_its_time(
     http: httpx.AsyncClient,
     doubles: Doubles,
 ) -> None:
-    monkeypatch.setattr(session_module, "REST_TICKS", 3)
+    monkeypatch.setattr(ticks, "REST_TICKS", 3)
     doubles.script.silent = {"face"}
     inside = gateway.inside.sessions.get(await new_session(http))
     playout, clock = inside._playout, MonotonicClock()

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from gateway import metrics
-from gateway.talk.session import Session
+from gateway.session.session import Session
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from gateway.talk import sessions
+from gateway.session import sessions
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem

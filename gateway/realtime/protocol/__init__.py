@@ -7,6 +7,7 @@
 `replies`: all of them, and the session's turns that speak them.
 `asking`: what a client asks of one response.
 `hearing`: what the visitor says, and when.
+`responses`: which are made, when, and by whom.
 `effects`: what the session is asked to do, and what it is told of it.
 `dialogue`: the adapter.
 """

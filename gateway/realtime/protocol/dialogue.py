@@ -14,16 +14,8 @@ from typing import Any, Protocol, TypeAlias
 from gateway.api.events import AnswerEvent, ErrorEvent, ServerEvent, TranscriptEvent, TurnEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
-from gateway.realtime.protocol.asking import (
-    Request,
-    messages_for,
-    prompt_of,
-    request_of,
-    said_of,
-)
 from gateway.realtime.protocol.config import ServerVad, SessionConfig, updated
 from gateway.realtime.protocol.effects import (
-    Answer,
     Called,
     Configure,
     Effect,
@@ -32,25 +24,20 @@ from gateway.realtime.protocol.effects import (
     Failed,
     Outcome,
     Recognised,
-    Remember,
     Send,
     Silence,
     Sounded,
-    Speak,
-    Stop,
     TellLimits,
-    Write,
     Written,
 )
 from gateway.realtime.protocol.hearing import Hearing
 from gateway.realtime.protocol.items import Items, item_of
 from gateway.realtime.protocol.replies import Replies
-from gateway.realtime.protocol.reply import Event, NewId, Reply
+from gateway.realtime.protocol.reply import Event, NewId
+from gateway.realtime.protocol.responses import Responses
 from visavis.serving.errors import VisavisError
 
 News: TypeAlias = ServerEvent | Voiced | Overheard | Outcome
-_MOST_WAITING = 4
-"""Responses that wait until what they answer has been read."""
 
 
 class Known(Protocol):
@@ -89,12 +76,17 @@ class Dialogue:
         self._items = Items()
         self._replies = Replies(self._items, new_id)
         self._hearing = Hearing(config, self._items, new_id)
-        self._conversation_id = new_id("conv")
-        self._waiting: list[tuple[Reply, Request]] = []
+        self._responses = Responses(
+            config,
+            self.language,
+            self._items,
+            self._replies,
+            self._hearing,
+            new_id,
+            by_channel=by_channel,
+        )
         self._failed_just_now = False
         """The session tells of a failed turn twice."""
-        self._own_voice = False
-        """The session speaks one answer in another voice."""
         self._ending = False
         """The client has said that the visitor has finished, and the session hears no more."""
         self._handlers: Mapping[str, Callable[[Mapping[str, Any]], list[Effect]]] = {
@@ -121,7 +113,7 @@ class Dialogue:
         """The client is there."""
         self._check(self.config, self.config.wanted_voice)
         created = {"type": "session.created", "session": self._told()}
-        return [Configure(self.config), self._memory(), *self._send([created])]
+        return [Configure(self.config), self._responses.memory(), *self._send([created])]
 
     def greeting(self) -> Event:
         """For somebody who joins the conversation while it goes on."""
@@ -163,10 +155,11 @@ class Dialogue:
             raise RefusedError("session: it is missing", "session", "missing_required_parameter")
         config = updated(self.config, wanted)
         self._check(config, config.wanted_voice)
-        self.config = config
+        self.config = self._responses.config = config
+        self._responses.language = self.language
         effects = self._hearing.configure(config)
         told = self._send([{"type": "session.updated", "session": self._told()}])
-        return [*effects, Configure(config), self._memory(), *told]
+        return [*effects, Configure(config), self._responses.memory(), *told]
 
     def _append(self, event: Mapping[str, Any]) -> list[Effect]:
         if self._by_channel:
@@ -190,7 +183,7 @@ class Dialogue:
         if not self._by_channel:
             message = "type: what was sent is the client's own; output_audio_buffer is of WebRTC"
             raise RefusedError(message, "type", "invalid_value")
-        return self._silence()
+        return self._responses.silence()
 
     def _create_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = item_of(event.get("item"), self._new_id("item"))
@@ -199,7 +192,7 @@ class Dialogue:
         told = {"item": item.told(), "previous_item_id": before}
         kinds = ("conversation.item.added", "conversation.item.done")
         events = self._send([{"type": kind, **told} for kind in kinds])
-        return [*events, *reading, self._memory()]
+        return [*events, *reading, self._responses.memory()]
 
     def _retrieve_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = self._items.get(event.get("item_id"))
@@ -208,7 +201,7 @@ class Dialogue:
     def _delete_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = self._items.remove(event.get("item_id"))
         deleted = {"type": "conversation.item.deleted", "item_id": item.id}
-        return [*self._send([deleted]), self._memory()]
+        return [*self._send([deleted]), self._responses.memory()]
 
     def _truncate_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = self._items.get(event.get("item_id"))
@@ -228,7 +221,7 @@ class Dialogue:
         voiced = self._replies.voiced
         # Its player is silent: nobody hears what would still be played for him.
         ends = voiced is not None and voiced.message is item and not voiced.active
-        return [*told, *(self._silence() if ends else []), self._memory()]
+        return [*told, *(self._responses.silence() if ends else []), self._responses.memory()]
 
     # ------------------------------------------------------------ responses
 
@@ -237,41 +230,9 @@ class Dialogue:
 
     def _respond(self, wanted: object) -> list[Effect]:
         """Raises RefusedError."""
-        if self.config.type == "transcription":
-            message = "type: a session of transcription answers nothing"
-            raise RefusedError(message, "type", "invalid_value")
-        request = request_of(wanted, self.config)
-        if not request.apart and self._replies.current is not None:
-            message = "the conversation has a response that is being made; wait, or cancel it"
-            raise RefusedError(message, code="conversation_already_has_active_response")
+        request = self._responses.request(wanted)
         self._check(self.config, request.voice)
-        messages_for(request, self._items, self._new_id)  # what is wrong with it is told at once
-        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
-        reply, events = self._replies.create(asked, request.form)
-        effects = self._send(events)
-        if self._hearing.reads([item.id for item in self._items]):
-            self._waiting = [*self._waiting[1 - _MOST_WAITING :], (reply, request)]
-            return effects
-        return [*effects, *self._work(reply, request)]
-
-    def _work(self, reply: Reply, request: Request) -> list[Effect]:
-        """Have a reply made."""
-        messages = messages_for(request, self._items, self._new_id)
-        own = request.instructions
-        instructions = self.config.instructions if own is None else own
-        prompt = prompt_of(instructions, self.language, messages)
-        if request.simple(messages):
-            effects: list[Effect] = []
-            if request.own_voice:
-                self._own_voice = True
-                effects.append(Configure(self.config, request.own_voice))
-            return [*effects, Answer(reply.id, tuple(prompt))]
-        if not request.aloud:
-            return [Write(reply.id, request.wanted(prompt), "nobody")]
-        if request.apart:
-            return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
-        reply.by_session = True
-        return [Write(reply.id, request.wanted(prompt), "session")]
+        return self._stamped(self._responses.begin(request))
 
     def _cancel_response(self, event: Mapping[str, Any]) -> list[Effect]:
         wanted = event.get("response_id")
@@ -279,13 +240,7 @@ class Dialogue:
         if reply is None:
             message = "there is no response that could be cancelled"
             raise RefusedError(message, "response_id", "response_cancel_not_active")
-        return self._cancel(reply, "client_cancelled")
-
-    def _cancel(self, reply: Reply, reason: str) -> list[Effect]:
-        self._waiting = [waits for waits in self._waiting if waits[0] is not reply]
-        ends: list[Effect] = [] if reply.turn is None else [Silence(reply.turn)]
-        cancelled = self._send(reply.finish("cancelled", reason))
-        return [Stop(reply.id), *ends, *cancelled, self._memory()]
+        return self._stamped(self._responses.cancel(reply, "client_cancelled"))
 
     @property
     def patience_s(self) -> float | None:
@@ -307,11 +262,7 @@ class Dialogue:
 
     def began(self, reply_id: str, turn: int) -> list[Effect]:
         """The session speaks a reply in this turn, of which it will tell."""
-        reply = self._replies.find(reply_id)
-        if reply is None:
-            return [Silence(turn)]
-        self._replies.assign(reply, turn)
-        return []
+        return self._responses.began(reply_id, turn)
 
     # ------------------------------------------------------------ what the session tells
 
@@ -338,30 +289,16 @@ class Dialogue:
                 return self._recognised(news)
             case Failed() if self._replies.find(news.of) is None:
                 return self._not_recognised(news)
-            case Written() | Ended() if self._by_session(news.reply):
-                return self._pass_on(news)
+            case Written() | Ended() if self._responses.by_session(news.reply):
+                return self._stamped(self._responses.pass_on(news))
             case Written() | Called() | Ended() | Sounded() | Failed():
                 events = self._replies.made(news)
                 changed = isinstance(news, Called | Ended | Failed)
-                return [*self._send(events), *([self._memory()] if changed else [])]
+                return [*self._send(events), *([self._responses.memory()] if changed else [])]
             case ErrorEvent():
                 failed, self._failed_just_now = self._failed_just_now, False
                 return [] if failed else self._send([_error(news.code, news.message)])
         return []
-
-    def _by_session(self, reply_id: str) -> bool:
-        reply = self._replies.find(reply_id)
-        return reply is not None and reply.by_session
-
-    def _pass_on(self, news: Written | Ended) -> list[Effect]:
-        """Have the session say what is written; of a reply without words it says nothing."""
-        if isinstance(news, Written):
-            return [Speak(news.reply, news.text, last=False)]
-        reply = self._replies.find(news.reply)
-        assert reply is not None
-        effects = self._send(self._replies.made(news))
-        spoken = reply.turn is not None
-        return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self._memory()]
 
     def _overheard(self, news: Overheard) -> list[Effect]:
         detection = self.config.audio.input.turn_detection
@@ -371,18 +308,17 @@ class Dialogue:
         playing = self._replies.open_turn is not None
         if news.what == "over_answer" and isinstance(detection, ServerVad) and interrupts:
             self._replies.speak_over()
-            ends = self._silence()
-            return [*self._send(self._hearing.tell()), *self._interrupted(), *ends]
+            ends = self._responses.silence()
+            return [
+                *self._send(self._hearing.tell()),
+                *self._stamped(self._responses.interrupted()),
+                *ends,
+            ]
         doubtful = playing and interrupts
         effects = self._send(self._hearing.overheard(news, over_answer=doubtful))
         if news.what == "began" and interrupts and not playing:
-            effects += self._interrupted()
+            effects += self._stamped(self._responses.interrupted())
         return effects
-
-    def _interrupted(self) -> list[Effect]:
-        """A voice ends what is being made."""
-        reply = self._replies.current
-        return [] if reply is None else self._cancel(reply, "turn_detected")
 
     def _said(self, news: TranscriptEvent) -> list[Effect]:
         if self.config.audio.input.turn_detection is None:
@@ -394,7 +330,7 @@ class Dialogue:
             effects.append(Configure(self.config))
         if not wanted:
             return [*effects, *([Silence(news.turn)] if news.turn is not None else [])]
-        effects.append(self._memory())
+        effects.append(self._responses.memory())
         detection = self.config.audio.input.turn_detection
         ours = detection.create_response and self.config.type == "realtime"
         if ours and news.turn is None and self._replies.current is None:
@@ -405,7 +341,7 @@ class Dialogue:
         replies, effects = self._replies, list[Effect]()
         if news.event == "opened":
             if replies.of_turn(news.turn) is None:
-                effects += self._answered(news.turn)
+                effects += self._stamped(self._responses.answered(news.turn))
             replies.open_turn = news.turn
             return [*effects, *self._send(replies.early_voice(news.turn))]
         by_speech = news.event == "interrupted" and news.reason == "speech"
@@ -414,48 +350,18 @@ class Dialogue:
         effects += self._send(replies.played(news))
         self._failed_just_now = news.event == "failed" and replies.of_turn(news.turn) is not None
         if news.event != "speaking":
-            if self._own_voice:
-                self._own_voice = False
-                effects.append(Configure(self.config))
-            effects.append(self._memory())
+            effects += self._responses.turn_over()
         return effects
-
-    def _answered(self, turn: int) -> list[Effect]:
-        """The session answers what was said, by itself."""
-        newest = self._replies.open_turn
-        if newest is not None and turn < newest:
-            return []
-        effects = self._interrupted()
-        request = request_of({}, self.config)
-        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
-        _, events = self._replies.create(asked, request.form, turn)
-        return [*effects, *self._send(events)]
 
     def _recognised(self, news: Recognised) -> list[Effect]:
         effects = self._send(self._hearing.recognised(news))
-        return [*effects, self._memory(), *self._go_on()]
+        return [*effects, self._responses.memory(), *self._responses.go_on()]
 
     def _not_recognised(self, news: Failed) -> list[Effect]:
         effects = self._send(self._hearing.not_recognised(news.of, news.code, news.message))
-        return [*effects, *self._go_on()]
-
-    def _go_on(self) -> list[Effect]:
-        """Make what has waited for words, once all of them are there."""
-        if self._hearing.reads([item.id for item in self._items]):
-            return []
-        waiting, self._waiting = self._waiting, []
-        effects: list[Effect] = []
-        for reply, request in waiting:
-            if reply.active:
-                effects += self._work(reply, request)
-        return effects
+        return [*effects, *self._responses.go_on()]
 
     # ------------------------------------------------------------ in short
-
-    def _silence(self) -> list[Effect]:
-        """End the turn that is open, as far as is known here."""
-        turn = self._replies.open_turn
-        return [] if turn is None else [Silence(turn)]
 
     def turn_of(self, reply_id: str) -> int | None:
         """The session's, in which a reply is spoken that is being made."""
@@ -478,11 +384,6 @@ class Dialogue:
 
     def _told(self) -> dict[str, Any]:
         return {**self.config.told(), **self._about}
-
-    def _memory(self) -> Remember:
-        of_system, said = said_of(self._items, self._replies.unfinished())
-        persona = " ".join(filter(None, (self.config.instructions, of_system)))
-        return Remember(persona, said)
 
     def limits(self, limit: int, remaining: int, reset_s: float) -> list[Effect]:
         """How far the client's limits are used up."""

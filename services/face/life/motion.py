@@ -13,6 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum, auto
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from services.face.draw.pose import POSE_INDEX, POSE_NAMES
 from services.face.life.accents import Accent
 from services.face.life.blinks import BLINK_S, lid_at
 from services.face.life.gaze import AT_VIEWER, Look, saccade
-from services.face.life.noise import Draws, spline
 from visavis.wire.idle_order import segment_of
 
 _BLINK_SLOT_S = 3.5
@@ -33,6 +33,7 @@ _TREMOR_SLOT_S = 0.44
 _BREATHS_HZ = 0.25
 _APART = 4096
 """Numbers of one segment."""
+_DRAWS_PER_BLOCK = 64
 
 
 class _Channel(IntEnum):
@@ -76,7 +77,7 @@ class Motion:
         self.segments = segments
         self.segment_frames = segment_frames
         self._length_s = segment_frames / fps
-        self._draws = Draws(seed)
+        self._draws = _Draws(seed)
         self._knots: dict[_Channel, tuple[tuple[int, int], list[float]]] = {}
         """Of each noise those that were asked for last: they serve many frames in a row."""
         breaths = max(1, round(_BREATHS_HZ * self._length_s))
@@ -228,9 +229,42 @@ class Motion:
                 places = [_knot_number(place % count, count, at.segment) for place in places]
             values = [2 * self._draws.at(channel, place) - 1 for place in places]
             self._knots[channel] = (key, values)
-        return spline(values, mix)
+        return _spline(values, mix)
 
 
 def _knot_number(place: int, count: int, segment: int) -> int:
     """Those around the ends are common to all segments."""
     return place if place in (count - 1, 0, 1) else _APART * (segment + 1) + place
+
+
+class _Draws:
+    """Streams of random numbers under one seed, any of which can be had at once."""
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._block = lru_cache(maxsize=64)(self._draw_block)
+
+    def at(self, channel: int, index: int) -> float:
+        """The index-th number of a channel, uniform in 0..1. The index may be negative."""
+        block, place = divmod(index, _DRAWS_PER_BLOCK)
+        return self._block(channel, block)[place]
+
+    def _draw_block(self, channel: int, block: int) -> list[float]:
+        """Philox is a generator with a counter, so it can start at any block."""
+        key = self._seed % 2**64 + (channel << 64)
+        bits = np.random.Philox(key=key, counter=(block % 2**64) << 128)
+        numbers: list[float] = np.random.Generator(bits).random(_DRAWS_PER_BLOCK).tolist()
+        return numbers
+
+
+def _spline(knots: list[float], mix: float) -> float:
+    """A cubic B-spline over four knots in -1..1, `mix` of the way from the second to the third;
+    stretched so that it comes close to the ends of that range.
+    """
+    a, b, c, d = knots
+    return 1.5 * (
+        a * (1 - mix) ** 3 / 6
+        + b * (3 * mix**3 - 6 * mix**2 + 4) / 6
+        + c * (-3 * mix**3 + 3 * mix**2 + 3 * mix + 1) / 6
+        + d * mix**3 / 6
+    )

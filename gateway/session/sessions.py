@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from gateway import metrics
 from gateway.answers.answering import Sources
 from gateway.playout.ticker import Ticker
+from gateway.session.session import Session
 from gateway.settings import GatewaySettings
 from gateway.stages.idle_loops import LoopLibrary
 from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError
 from gateway.stages.stages import Options
-from gateway.talk.session import Session
 from visavis.serving.errors import (
     BusError,
     DrainingError,

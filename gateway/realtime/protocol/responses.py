@@ -1,0 +1,183 @@
+"""Which responses are made, when, and by whom: the session speaks most, the model writes others.
+
+Pure. Events that come out of it have no id yet.
+"""
+
+from __future__ import annotations
+
+from gateway.openai.errors import RefusedError
+from gateway.realtime.protocol.asking import Request, messages_for, prompt_of, request_of, said_of
+from gateway.realtime.protocol.config import SessionConfig
+from gateway.realtime.protocol.effects import (
+    Answer,
+    Configure,
+    Effect,
+    Ended,
+    Remember,
+    Send,
+    Silence,
+    Speak,
+    Stop,
+    Write,
+    Written,
+)
+from gateway.realtime.protocol.hearing import Hearing
+from gateway.realtime.protocol.items import Items
+from gateway.realtime.protocol.replies import Replies
+from gateway.realtime.protocol.reply import Event, NewId, Reply
+
+_MOST_WAITING = 4
+"""Responses that wait until what they answer has been read."""
+
+
+class Responses:
+    """Has responses made, and ends them. Change `config` and `language` as the client does."""
+
+    def __init__(
+        self,
+        config: SessionConfig,
+        language: str,
+        items: Items,
+        replies: Replies,
+        hearing: Hearing,
+        new_id: NewId,
+        *,
+        by_channel: bool,
+    ) -> None:
+        self.config = config
+        self.language = language
+        self._items = items
+        self._replies = replies
+        self._hearing = hearing
+        self._new_id = new_id
+        self._by_channel = by_channel
+        self._conversation_id = new_id("conv")
+        self._waiting: list[tuple[Reply, Request]] = []
+        self._own_voice = False
+        """The session speaks one answer in another voice."""
+
+    def memory(self) -> Remember:
+        """Who the face is, and what was said."""
+        of_system, said = said_of(self._items, self._replies.unfinished())
+        persona = " ".join(filter(None, (self.config.instructions, of_system)))
+        return Remember(persona, said)
+
+    # ------------------------------------------------------------ one is wanted
+
+    def request(self, wanted: object) -> Request:
+        """What a client wants of one. Raises RefusedError where there can be none."""
+        if self.config.type == "transcription":
+            message = "type: a session of transcription answers nothing"
+            raise RefusedError(message, "type", "invalid_value")
+        request = request_of(wanted, self.config)
+        if not request.apart and self._replies.current is not None:
+            message = "the conversation has a response that is being made; wait, or cancel it"
+            raise RefusedError(message, code="conversation_already_has_active_response")
+        return request
+
+    def begin(self, request: Request) -> list[Effect]:
+        """Begin one, once what it answers has been read. Raises RefusedError."""
+        messages_for(request, self._items, self._new_id)  # what is wrong with it is told at once
+        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
+        reply, events = self._replies.create(asked, request.form)
+        if self._hearing.reads([item.id for item in self._items]):
+            self._waiting = [*self._waiting[1 - _MOST_WAITING :], (reply, request)]
+            return _sent(events)
+        return [*_sent(events), *self._work(reply, request)]
+
+    def answered(self, turn: int) -> list[Effect]:
+        """The session answers what was said, by itself."""
+        newest = self._replies.open_turn
+        if newest is not None and turn < newest:
+            return []
+        effects = self.interrupted()
+        request = request_of({}, self.config)
+        asked = request.asked(self._conversation_id, by_channel=self._by_channel)
+        _, events = self._replies.create(asked, request.form, turn)
+        return [*effects, *_sent(events)]
+
+    def go_on(self) -> list[Effect]:
+        """Make what has waited for words, once all of them are there."""
+        if self._hearing.reads([item.id for item in self._items]):
+            return []
+        waiting, self._waiting = self._waiting, []
+        effects: list[Effect] = []
+        for reply, request in waiting:
+            if reply.active:
+                effects += self._work(reply, request)
+        return effects
+
+    def _work(self, reply: Reply, request: Request) -> list[Effect]:
+        """Have a reply made."""
+        messages = messages_for(request, self._items, self._new_id)
+        own = request.instructions
+        instructions = self.config.instructions if own is None else own
+        prompt = prompt_of(instructions, self.language, messages)
+        if request.simple(messages):
+            effects: list[Effect] = []
+            if request.own_voice:
+                self._own_voice = True
+                effects.append(Configure(self.config, request.own_voice))
+            return [*effects, Answer(reply.id, tuple(prompt))]
+        if not request.aloud:
+            return [Write(reply.id, request.wanted(prompt), "nobody")]
+        if request.apart:
+            return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
+        reply.by_session = True
+        return [Write(reply.id, request.wanted(prompt), "session")]
+
+    # ------------------------------------------------------------ the session speaks it
+
+    def began(self, reply_id: str, turn: int) -> list[Effect]:
+        """The session speaks a reply in this turn, of which it will tell."""
+        reply = self._replies.find(reply_id)
+        if reply is None:
+            return [Silence(turn)]
+        self._replies.assign(reply, turn)
+        return []
+
+    def by_session(self, reply_id: str) -> bool:
+        """Whether the session says what is written for it."""
+        reply = self._replies.find(reply_id)
+        return reply is not None and reply.by_session
+
+    def pass_on(self, news: Written | Ended) -> list[Effect]:
+        """Have the session say what is written; of a reply without words it says nothing."""
+        if isinstance(news, Written):
+            return [Speak(news.reply, news.text, last=False)]
+        reply = self._replies.find(news.reply)
+        assert reply is not None
+        effects = _sent(self._replies.made(news))
+        spoken = reply.turn is not None
+        return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self.memory()]
+
+    def turn_over(self) -> list[Effect]:
+        """Nothing more of a turn is heard: what was of it alone is over."""
+        effects: list[Effect] = []
+        if self._own_voice:
+            self._own_voice = False
+            effects.append(Configure(self.config))
+        return [*effects, self.memory()]
+
+    # ------------------------------------------------------------ one is not wanted any more
+
+    def cancel(self, reply: Reply, reason: str) -> list[Effect]:
+        """End one that is being made."""
+        self._waiting = [waits for waits in self._waiting if waits[0] is not reply]
+        ends: list[Effect] = [] if reply.turn is None else [Silence(reply.turn)]
+        cancelled = _sent(reply.finish("cancelled", reason))
+        return [Stop(reply.id), *ends, *cancelled, self.memory()]
+
+    def interrupted(self) -> list[Effect]:
+        """A voice ends what is being made."""
+        reply = self._replies.current
+        return [] if reply is None else self.cancel(reply, "turn_detected")
+
+    def silence(self) -> list[Effect]:
+        """End the turn that is open, as far as is known here."""
+        turn = self._replies.open_turn
+        return [] if turn is None else [Silence(turn)]
+
+
+def _sent(events: list[Event]) -> list[Effect]:
+    return [Send(event) for event in events]

@@ -1,0 +1,217 @@
+"""Carries out what the turn state machine decides: on bus, stages, playout and those who listen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+
+from gateway import metrics
+from gateway.api.events import ToolCallEvent
+from gateway.api.hub import Overheard
+from gateway.playout.pacing import RATE_HZ
+from gateway.session.parts import Parts
+from gateway.stages.incoming import played
+from gateway.talk import actions, speculation
+from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
+from gateway.talk.turn import Phase, Turn
+from gateway.tools.doing import ServerTools, ToolDoer
+from gateway.tools.offers import Call
+from visavis.serving.errors import UnknownNameError, VisavisError
+
+
+class Performer:
+    """Performs the actions of one session's conversation, in order.
+
+    wake: called where there is work for ticks. tools: that the gateway does itself. fillers: what
+    is said while a tool takes its time, by language.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        wake: Callable[[], None],
+        tools: ServerTools,
+        fillers: Mapping[str, str],
+    ) -> None:
+        self._parts = parts
+        self._conversation = parts.conversation
+        self._playout = parts.playout
+        self._stages = parts.stages
+        self._feed = parts.feed
+        self._stopwatch = parts.stopwatch
+        self._run = parts.background.run
+        self._now = parts.clock.now
+        self._wake = wake
+        self._fillers = fillers
+        self._tools = ToolDoer(tools, parts.background, self._ask_clients, self._tool_done)
+        self._pictures_held = False
+
+    def perform(
+        self, wanted: Sequence[actions.Action], manner: Manner = AS_THE_SESSION_SAYS
+    ) -> None:
+        """Do what is wanted. manner: of the turn that it opens."""
+        if wanted:
+            self._wake()
+        for action in wanted:
+            match action:
+                case actions.AnnounceTurn():
+                    self._announce(action, manner if action.opens else AS_THE_SESSION_SAYS)
+                case actions.BeginAnswer():
+                    if (turn := self._conversation.turns.find(action.turn)) is not None:
+                        self._run(self._begin(turn, action))
+                case actions.CallTool():
+                    self._call(action)
+                case actions.ContinueAnswer():
+                    self._stopwatch.results(action.turn, self._now())
+                    self._tools.stop()
+                    self._run(self._go_on(action))
+                case actions.SayMeanwhile():
+                    if filler := self._filler():
+                        self._run(self._stages.say_meanwhile(action.turn, filler))
+                case actions.ReadAhead():
+                    self._run(self._parts.answering.read_ahead(action))
+                case actions.ConfirmTurn():
+                    self._confirm(action)
+                case actions.DuckTurn() | actions.PauseTurn() | actions.ResumeTurn():
+                    self._hold_or_resume(action)
+                case actions.CloseTurn():
+                    self._close(action)
+                case actions.Emit():
+                    self._parts.hub.publish(action.event)
+            speculation.count(action)
+
+    # ------------------------------------------------------------ a turn begins, and ends
+
+    def _announce(self, action: actions.AnnounceTurn, manner: Manner) -> None:
+        now = self._now()
+        self._parts.interruption.void(action.reason, now)
+        if action.opens:
+            self._playout.open_turn(action.turn, held=action.held)
+            self._stopwatch.opened(action.turn, action.reason, now, held=action.held)
+        else:
+            self._playout.void(action.turn)
+        self._feed.announce(
+            action.turn,
+            action.reason,
+            held=action.held,
+            manner=manner,
+            motion_frame=self._playout.motion_frame,
+            traceparent=self._stopwatch.traceparent if action.opens else "",
+        )
+
+    async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
+        if not self._stages.settled:
+            await self._stages.settle()
+            held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
+            self._feed.announce_again(held=held, motion_frame=frame)
+        if self._conversation.turn is not turn:
+            return  # superseded before its stage was asked
+        try:
+            await self._parts.answering.answer(turn, action)
+            self.perform(self._conversation.sources_known(turn.number))
+        except VisavisError as error:
+            self._lost(action.turn, error)
+
+    def _confirm(self, action: actions.ConfirmTurn) -> None:
+        self._playout.confirm(action.turn)
+        # Whatever of it waits in a stage is as urgent now as of any other answer.
+        self._feed.announce(action.turn, "confirmed", traceparent=self._stopwatch.traceparent)
+        self._feed.send_clock(action.turn, 0, RATE_HZ)
+        self._stopwatch.confirmed(self._now())
+
+    def _lost(self, turn: int, error: VisavisError) -> None:
+        """The language model cannot be asked."""
+        self.perform(self._conversation.stage_failed("llm", turn, "stage_lost", str(error)))
+
+    def _close(self, action: actions.CloseTurn) -> None:
+        metrics.turns.labels(action.outcome).inc()
+        self._tools.stop()
+        if (turn := self._conversation.turns.find(action.turn)) is not None:
+            self._parts.answering.closed(action, turn)
+        if action.outcome != "finished":
+            self._parts.audience.cut(action.turn)
+        if action.outcome in ("interrupted", "failed"):
+            self._parts.unasked.drop(action.outcome)
+        if action.outcome not in ("discarded", "replaced"):
+            self._stopwatch.ended(action.turn, self._now())
+            self.report_latency()
+        self._stopwatch.closed(action.turn, action.outcome)
+        self.refresh_face()
+
+    def report_latency(self) -> None:
+        """Tell where the newest turn's time went so far."""
+        latency = self._stopwatch.latency()
+        turn = None if latency is None else self._conversation.turns.find(latency.turn)
+        if latency is not None and turn is not None:
+            turn.latency = latency
+            self._parts.hub.publish(latency)
+
+    def refresh_face(self) -> None:
+        """Change the avatar, once nothing is being said."""
+        if self._conversation.turn is None:
+            self._stages.refresh_face()
+
+    # ------------------------------------------------------------ what it calls
+
+    def told(self, call_id: str) -> None:
+        """A client has done what was called."""
+        self._tools.told(call_id)
+
+    def _call(self, action: actions.CallTool) -> None:
+        self._stopwatch.called(action.turn, self._now())
+        self._tools.do(action.turn, action.call, self._stages.options.tools)
+
+    def _ask_clients(self, turn: int, call: Call) -> None:
+        asked = ToolCallEvent(turn=turn, call_id=call.id, name=call.name, arguments=call.arguments)
+        self._parts.hub.publish(asked)
+
+    def _tool_done(self, call_id: str, output: str) -> None:
+        with contextlib.suppress(UnknownNameError):  # the time was over just then
+            self.perform(self._conversation.tool_result(call_id, output, self._now()))
+
+    async def _go_on(self, action: actions.ContinueAnswer) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
+            return
+        try:
+            await self._parts.answering.go_on(turn, action)
+        except VisavisError as error:
+            self._lost(action.turn, error)
+
+    def _filler(self) -> str:
+        """What is said while a tool takes its time, as a phrase that ends; "": nothing."""
+        language = self._stages.options.language.partition("-")[0].lower()
+        filler = self._fillers.get(language, "")
+        return f"{filler}\n" if filler else ""
+
+    # ------------------------------------------------------------ speech over it
+
+    def _hold_or_resume(
+        self, action: actions.DuckTurn | actions.PauseTurn | actions.ResumeTurn
+    ) -> None:
+        was_paused = self._playout.paused
+        self._parts.interruption.carry_out(action, self._now())
+        if isinstance(action, actions.PauseTurn) and not action.rests:
+            doubt = self._conversation.doubt
+            utterance = 0 if doubt is None else doubt.utterance
+            self._parts.hub.overheard(Overheard("over_answer", utterance))
+        if self._playout.playing:
+            self.publish_clock()
+        elif self._playout.paused != was_paused:
+            self._hold_pictures(action.turn)
+
+    def _hold_pictures(self, turn: int) -> None:
+        """The turn is paused or goes on before its first sample. While the loop is shown, the face
+        is to begin it later, from what is seen then.
+        """
+        paused, frame = self._playout.paused, self._playout.motion_frame
+        held, self._pictures_held = self._pictures_held, paused and frame is not None
+        if held != self._pictures_held:
+            self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
+
+    def publish_clock(self) -> None:
+        """Tell the stages how much of the turn has been heard."""
+        turn = self._conversation.turn
+        heard = None if turn is None else played(turn, self._playout.played_samples)
+        if turn is not None and heard is not None:
+            self._feed.send_clock(turn.number, *heard, paused=self._playout.paused)
