@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,10 @@ async def test_a_phone_plays_hls_and_shows_no_header(
         raise AssertionError("the stream has ended")
 
     times, samples = await asyncio.to_thread(play)
-    assert times[-1] - times[0] == pytest.approx(39 / 25, abs=0.1)
-    assert samples / RATE_HZ == pytest.approx(40 / 25, abs=0.8)
+    between = sorted(later - earlier for earlier, later in pairwise(times))
+    assert between[0] > 0, "in the order in which they are shown"
+    assert between[len(between) // 2] == pytest.approx(1 / 25, abs=0.002), "a busy face misses some"
+    assert samples / RATE_HZ == pytest.approx(times[-1] - times[0] + 1 / 25, abs=0.8)
     assert session.outlets.live.hls.running and session.audience.attending
     assert (await viewer.get("hls/segment-999.m4s")).status_code == 404
     assert (await viewer.get("hls/other")).status_code == 404

@@ -136,10 +136,7 @@ async def pushed(stand: Stand, minutes: float, folder: Path) -> list[str]:
                 way.take_turn(left)
             stand.witness.left.clear()
             turns, pictures = turns + 1, pictures + len(left)
-            now = ", ".join(f"{name} {way.turns[-1]}" for name, way in ways.items() if way.turns)
-            sys.stderr.write(
-                f"{since_s / 60:.0f} of {minutes:g} min, {len(left)} pictures: {now}\n"
-            )
+            sys.stderr.write(f"{since_s / 60:.0f} of {minutes:g} min\n")
         minutes_taken = (time.monotonic() - begun) / 60
         return [
             f"{minutes_taken:.0f} min in real time, {turns} turns",
