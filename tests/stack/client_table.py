@@ -1,5 +1,7 @@
-"""What stock clients did and what came of it, as the table of docs/clients/README.md: printed at the
-end of `make clients` and `make frameworks`, which name this plugin (`-p tests.stack.client_table`).
+"""What stock clients did and what came of it, as the table of docs/clients/README.md.
+
+Printed at the end of `make clients` and `make frameworks`, which name this plugin
+(`-p tests.stack.client_table`).
 
 A test says whose client it tries, and with what, by the mark `client(package, done)`; what it has
 measured by `record_property("seen", …)`.

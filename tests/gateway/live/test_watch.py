@@ -198,7 +198,8 @@ async def test_a_phone_plays_hls_and_shows_no_header(
     between = sorted(later - earlier for earlier, later in pairwise(times))
     assert between[0] > 0, "in the order in which they are shown"
     assert between[len(between) // 2] == pytest.approx(1 / 25, abs=0.002), "a busy face misses some"
-    assert samples / RATE_HZ == pytest.approx(times[-1] - times[0] + 1 / 25, abs=0.8)
+    # Of the last segment, of a second, sound may not be read yet.
+    assert samples / RATE_HZ == pytest.approx(times[-1] - times[0], abs=1.0)
     assert session.outlets.live.hls.running and session.audience.attending
     assert (await viewer.get("hls/segment-999.m4s")).status_code == 404
     assert (await viewer.get("hls/other")).status_code == 404
