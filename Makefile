@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test browser clients frameworks gpu-test check audit fuzz protos lock clean help
+.PHONY: install run test browser proxies clients frameworks gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
@@ -19,6 +19,7 @@ help:
 	@echo "make test   set everything up, run every check and test"
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
+	@echo "make proxies  try docs/proxies.md with nginx, Caddy, coturn and Chromium"
 	@echo "make clients  install stock clients in $(CLIENTS) and try the stack with them"
 	@echo "make frameworks  install Pipecat and LiveKit's agents in $(FRAMEWORKS), run docs/examples within them"
 	@echo "make gpu-test  what needs an NVIDIA GPU, with a table of figures"
@@ -42,6 +43,11 @@ browser:
 	  if command -v $$name; then exit; fi; \
 	done; \
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null
+
+# Debian's nginx, caddy, coturn and chromium; what is not installed is skipped, with the reason.
+proxies: $(VENV)/.test
+	-nginx -v; caddy version; turnserver --version; chromium --version
+	$(BIN)/python -m pytest tests/proxies/test_http.py tests/proxies/in_chromium.py $(ARGS)
 
 # In an environment of their own: they want other versions of what we use, and nothing of ours.
 clients: $(VENV)/.test

@@ -24,7 +24,7 @@ fi
 # start services and browsers, and wait for them.
 computing=(tests/asr tests/bundles tests/engine tests/face tests/fuzz tests/gpu tests/llm tests/monitoring
   tests/tools/precision tests/tts)
-stacks=(tests/stack tests/simulation tests/browser/test_conversation.py
+stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
   tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
 groups=(types computing serving stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
