@@ -1,4 +1,4 @@
-"""How messages of a WebSocket come in: as a client sends them, and no faster than they are taken."""
+"""Messages of a WebSocket come in as a client sends them, and no faster than they are taken."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
 
 
 @pytest.mark.parametrize("size", [640, 4100])
-async def test_who_sends_faster_than_is_taken_is_made_to_wait_and_nothing_is_lost(size: int) -> None:
+async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(size: int) -> None:
     app = Taker()
     sent = [n.to_bytes(4, "big") * (size // 4) for n in range(16_000_000 // size)]
     async with socket_to(app) as client:
