@@ -29,6 +29,8 @@ _DRAIN_S = 3
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 # OpenAI's clients may send 15 MiB of sound at once, in base64.
 _OF_LARGE_MESSAGES, LARGE_MESSAGE_BYTES = "/v1/realtime", 22 * 1024 * 1024
+# A packet of a microphone, which is taken before the next one comes.
+_SMALL_BYTES, _MOST_WAITING = 4096, 2
 # Whoever decides whether this process lives is heard however many others there are.
 _ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
 
@@ -119,6 +121,9 @@ def _answer(status: int, code: str, message: str, said: Mapping[str, str]) -> by
 class _Sockets(WebSocketsSansIOProtocol):
     """A WebSocket, which ends with a client that reads nothing.
 
+    uvicorn stops reading at each message until it has been taken: two system calls for each packet
+    of a microphone. Here small ones may wait while the next is read.
+
     A handshake that was answered with an HTTP error is complete: uvicorn takes it for one that the
     application forgot, and logs each as an error of it.
     """
@@ -139,6 +144,15 @@ class _Sockets(WebSocketsSansIOProtocol):
         await super().send(message)
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
+
+    def send_receive_event_to_app(self) -> None:
+        small = sum(map(len, self.frames)) <= _SMALL_BYTES
+        if not small or self.read_paused or self.queue.qsize() + 1 >= _MOST_WAITING:
+            super().send_receive_event_to_app()
+            return
+        self.read_paused = True  # as uvicorn would have it now
+        super().send_receive_event_to_app()
+        self.read_paused = False
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)

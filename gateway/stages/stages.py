@@ -314,6 +314,7 @@ class Stages:
             language=self.options.language,
             interim_results=True,
             endpointing=self._endpointing(),
+            foresight=self._settings.prepare_before_pause,
         )
         config = asr_pb2.AsrAttachConfig(
             session=self._session,

@@ -228,6 +228,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             self._hearing,
             config.language,
             interim_results=config.interim_results,
+            foresight=config.foresight,
             rules=self._rules(config.endpointing),
             clock=self._clock,
             meter=self.admission.meter,

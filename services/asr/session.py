@@ -61,21 +61,27 @@ class ListeningSession:
         language: str,
         *,
         interim_results: bool,
+        foresight: bool = False,
         rules: EndpointRules,
         clock: Clock,
         meter: Meter | None = None,
         recorded: bool = False,
         first_utterance: int = 1,
     ) -> None:
-        """recorded: wait for every answer of the networks before hearing on. meter: counts what
-        the recogniser is asked. first_utterance: its number.
+        """foresight: interim results tell how likely their words are all. recorded: wait for every
+        answer of the networks before hearing on. meter: counts what the recogniser is asked.
+        first_utterance: its number.
 
         Raises UnknownNameError if nothing hears `language`.
         """
         code, _ = hearing.languages.resolve(language)
         self._hearing = hearing
         self._listener = Listener(
-            code, interim_results=interim_results, rules=rules, first_utterance=first_utterance
+            code,
+            interim_results=interim_results,
+            foresight=foresight,
+            rules=rules,
+            first_utterance=first_utterance,
         )
         self._clock = clock
         self._meter = meter or Meter(clock, ASSUMED)

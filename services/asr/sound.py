@@ -133,13 +133,12 @@ class QuietFrames:
     def __init__(self) -> None:
         self._room = 1.0
         self._speech = _TINY_LEVEL
-        self.depth = 0.0
-        """Of the latest frame: how far it has fallen from the level of speech (0) to the room's
-        (1), in decibels."""
+        self._level = 1.0
 
     def is_quiet(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
         """Whether the next frame, [N] float32, holds no more than the room's own sound."""
-        level = max(_TINY_LEVEL, float(np.sqrt(np.mean(pcm * pcm))))
+        # One product: each frame comes by here.
+        self._level = level = max(_TINY_LEVEL, math.sqrt(float(pcm @ pcm) / len(pcm)))
         self._speech *= _PEAK_FALL_PER_FRAME
         if speech_probability >= 0.5:
             self._speech = max(self._speech, level)
@@ -147,6 +146,12 @@ class QuietFrames:
             self._room = level
         elif speech_probability < 0.5:
             self._room = min(level, self._room * _RISE_PER_FRAME)
-        span = math.log(max(self._speech, level) / self._room)
-        self.depth = min(1.0, math.log(max(self._speech, level) / level) / span) if span else 0.0
         return level < self._room * _MARGIN and self._speech > level * _FEWEST_RANGE
+
+    @property
+    def depth(self) -> float:
+        """Of the latest frame: how far it has fallen from the level of speech (0) to the room's
+        (1), in decibels."""
+        loudest = max(self._speech, self._level)
+        span = math.log(loudest / self._room)
+        return min(1.0, math.log(loudest / self._level) / span) if span else 0.0

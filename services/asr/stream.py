@@ -66,12 +66,14 @@ class Listener:
         language: str,
         *,
         interim_results: bool,
+        foresight: bool = False,
         rules: EndpointRules | None = None,
         first_utterance: int = 1,
     ) -> None:
         """language: as the recogniser names it; used from the next utterance on.
 
-        first_utterance: its number; later ones count upwards.
+        foresight: interim results tell how likely their words are all. first_utterance: its
+        number; later ones count upwards.
         """
         self.language = language
         self.speaking = 1
@@ -79,8 +81,8 @@ class Listener:
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
         self._quiet = QuietFrames()
-        self.foresight = Foresight()
-        """Whether the words of the newest look are all."""
+        self.foresight = Foresight() if foresight else None
+        """Whether the words of the newest look are all; None: nobody asks."""
         self._tape = Tape()
         self._utterances: dict[int, Utterance] = {}
         self._current: Utterance | None = None
@@ -113,7 +115,8 @@ class Listener:
         if self._current is not None:
             self._current.speech.append(speech_probability)
         quiet = self._quiet.is_quiet(pcm, speech_probability)
-        self.foresight.hear_frame(self._quiet.depth, speech_probability)
+        if self.foresight is not None:
+            self.foresight.hear_frame(self._quiet.depth, speech_probability)
         outputs = self._heed(self._endpointer.hear_frame(speech_probability, quiet=quiet))
         outputs += self._cut_if_long()
         outputs += self._partial_if_due()
@@ -193,7 +196,8 @@ class Listener:
         utterance = Utterance(self._newest, self.language, first, first, partial)
         utterance.next_partial = start + _FIRST_PARTIAL_SAMPLES
         utterance.speech = [1.0] * ((self._tape.end - first) // FRAME_SAMPLES)
-        self.foresight.begin()
+        if self.foresight is not None:
+            self.foresight.begin()
         self._utterances[utterance.number] = self._current = utterance
         return [self._event(TranscriptEvent.SPEECH_STARTED, utterance, start)]
 
@@ -308,25 +312,30 @@ class Listener:
         if not (current and partial.text) or utterance.ended_at is not None or utterance.paused:
             return []
         language = text.language or utterance.language
+        spoken = Transcript(partial.text, language, hum_odds=text.hum_odds)
+        if self.foresight is None:
+            return [self._event_with_text(TranscriptEvent.PARTIAL, utterance, spoken)]
         behind = (self._tape.end - work.end_samples) // FRAME_SAMPLES
         self.foresight.looked(partial.text, language, behind)
-        spoken = Transcript(partial.text, language, hum_odds=text.hum_odds)
         utterance.look = spoken
-        return [self._tell_look(utterance, spoken)]
+        return [self._tell_look(utterance, spoken, self.foresight.probability)]
 
-    def _tell_look(self, utterance: Utterance, look: Transcript) -> Heard:
-        utterance.foreseen = chance = self.foresight.probability
+    def _tell_look(self, utterance: Utterance, look: Transcript, chance: float) -> Heard:
+        utterance.foreseen = chance
         told = self._event_with_text(TranscriptEvent.PARTIAL, utterance, look)
         return replace(told, end_of_turn=chance)
 
     def _foresee(self) -> list[Output]:
         """Nothing follows the words of the newest look: they may be all, and are told as such."""
         utterance = self._current
-        if utterance is None or utterance.look is None or utterance.announced:
+        if self.foresight is None or utterance is None or utterance.look is None:
             return []
-        if self.foresight.probability < max(_LIKELY, utterance.foreseen + _LIKELIER):
+        if utterance.announced:
             return []
-        return [self._tell_look(utterance, utterance.look)]
+        chance = self.foresight.probability
+        if chance < max(_LIKELY, utterance.foreseen + _LIKELIER):
+            return []
+        return [self._tell_look(utterance, utterance.look, chance)]
 
     def _partial_if_due(self) -> list[Output]:
         utterance = self._current

@@ -80,7 +80,8 @@ class Heard:
     text: str = ""
     language: str = ""
     end_of_turn: float = 0.0
-    """Of PAUSED and FINAL: that the visitor has finished; of PARTIAL: that these words are all."""
+    """Of PAUSED and FINAL: that the visitor has finished; of PARTIAL, where that was asked for:
+    that these words are all."""
     segments: tuple[Segment, ...] = ()
     speech_end_samples: int = 0
     late_samples: int = 0
@@ -119,7 +120,7 @@ class Utterance:
     """Of the present pause."""
     announced: bool = False
     look: Transcript | None = None
-    """The newest at unfinished speech, while nothing has followed a pause."""
+    """The newest at unfinished speech, while nothing has followed a pause; with foresight alone."""
     foreseen: float = 0.0
     """How likely its words were to be all when they were told last."""
     end_of_turn: float | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 # Control tokens that models are trained on, as they look when one slips through as text.
@@ -131,28 +132,38 @@ def _in_emoji(char: str) -> bool:
     )
 
 
-class SpokenText:
-    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
-
-    Only what may be such a mark waits for the next piece. Line ends stay: they
-    are pauses. A number is a list's mark only where it counts on from 1, so an
-    answer such as "12. That was easy." keeps its beginning.
-    """
+class _Filter(ABC):
+    """Takes something out of a text in pieces: what may be such a thing waits for the next one."""
 
     def __init__(self) -> None:
         self._held = ""
-        self._line_start = True
-        self._last = "\n"
-        self._number = 0
 
     def feed(self, text: str) -> str:
-        """What can be said for sure after `text`; "" while it is undecided."""
+        """What stays of it for sure after `text`; "" while it is undecided."""
         self._held += text
         return self._release(final=False)
 
     def finish(self) -> str:
-        """What was held back until now, once no more text comes."""
+        """What stays of what was held back until now, once no more text comes."""
         return self._release(final=True)
+
+    @abstractmethod
+    def _release(self, *, final: bool) -> str:
+        """Takes from `_held` what is decided, all of it where nothing else comes."""
+
+
+class SpokenText(_Filter):
+    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
+
+    Line ends stay: they are pauses. A number is a list's mark only where it counts on from 1, so an
+    answer such as "12. That was easy." keeps its beginning.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._line_start = True
+        self._last = "\n"
+        self._number = 0
 
     def _release(self, *, final: bool) -> str:
         ready = ""
@@ -188,31 +199,22 @@ class SpokenText:
         return said
 
 
-class WithoutCalls:
+class WithoutCalls(_Filter):
     """Takes calls of tools out of a text that is going to be said.
 
     Where a model may not call any more, a small one writes its call as text. What stands between
     the marks of a call goes, and so does a JSON object, in a block of code or not, that names one
-    of the tools. Only what may be such a call waits for the next piece.
+    of the tools; at the end also a call that was cut off. Without names everything stays.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
+        super().__init__()
         self._names = tuple(f'"{name}"' for name in names)
-        self._held = ""
-
-    def feed(self, text: str) -> str:
-        """What is no call for sure after `text`; "" while it is undecided."""
-        if not self._names:
-            return text
-        self._held += text
-        return self._release(final=False)
-
-    def finish(self) -> str:
-        """What was held back until now, once no more text comes; not a call that was cut off."""
-        return self._release(final=True)
 
     def _release(self, *, final: bool) -> str:
         ready = ""
+        if not self._names:
+            ready, self._held = self._held, ""
         while self._held:
             places = {mark: self._held.find(mark) for mark in (_CALL_OPEN, _FENCE, "{")}
             mark, at = min(

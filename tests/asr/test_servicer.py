@@ -40,10 +40,18 @@ async def serving(
 
 
 def config(
-    rate: int = 16_000, language: str = "", interim: bool = False, endpointing: Any = None
+    rate: int = 16_000,
+    language: str = "",
+    interim: bool = False,
+    endpointing: Any = None,
+    foresight: bool = False,
 ) -> Any:
     return asr_pb2.RecognitionConfig(
-        sample_rate_hz=rate, language=language, interim_results=interim, endpointing=endpointing
+        sample_rate_hz=rate,
+        language=language,
+        interim_results=interim,
+        endpointing=endpointing,
+        foresight=foresight,
     )
 
 
@@ -290,6 +298,22 @@ async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> Non
         "asr.ready", "asr.started", "asr.finished", "asr.certain", "asr.final",
     ]  # fmt: skip
     assert [chunk.place.seq for chunk in heard] == list(range(len(heard)))
+
+
+@pytest.mark.parametrize("foresight", [True, False])
+async def test_a_lease_is_told_how_likely_partial_words_are_all_where_it_asks(
+    bus: Bus, foresight: bool
+) -> None:
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("foreseen", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "foreseen", interim=True, foresight=foresight),
+    ):
+        await Microphone(bus, "foreseen").say(QUESTION)
+        heard = await until(transcripts, TranscriptEvent.FINAL)
+    partials = [chunk for chunk in heard if chunk.event is TranscriptEvent.PARTIAL]
+    assert partials
+    assert all((chunk.end_of_turn_probability > 0) is foresight for chunk in partials)
 
 
 async def test_what_is_heard_is_measured(bus: Bus) -> None:

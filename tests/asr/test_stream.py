@@ -20,8 +20,10 @@ RULES = EndpointRules()
 class Desk:
     """Feeds a listener and answers its questions at once, or when told."""
 
-    def __init__(self, *, interim: bool = False, end_of_turn: float = 1.0) -> None:
-        self.listener = Listener("en", interim_results=interim)
+    def __init__(
+        self, *, interim: bool = False, foresight: bool = False, end_of_turn: float = 1.0
+    ) -> None:
+        self.listener = Listener("en", interim_results=interim, foresight=foresight)
         self.end_of_turn = end_of_turn
         self.events: list[Heard] = []
         self.asked: list[Transcribe | Judge] = []
@@ -288,6 +290,27 @@ def test_no_partials_unless_wanted() -> None:
     desk = Desk(interim=False)
     desk.feed(loud(200))
     assert desk.asked == []
+
+
+def looks_at_a_fading_question(*, foresight: bool) -> list[Heard]:
+    desk = Desk(interim=True, foresight=foresight)
+    desk.text = "What is the capital of France?"
+    desk.feed(np.concatenate([quiet(20), loud(40)]))
+    desk.answers_at_once = False
+    desk.feed(np.concatenate([loud(2, level) for level in (0.2, 0.1, 0.06)]))
+    return [event for event in desk.events if event.event is Event.PARTIAL]
+
+
+def test_who_asks_for_foresight_is_told_again_as_the_voice_fades() -> None:
+    *looks, again = looks_at_a_fading_question(foresight=True)
+    assert all(look.end_of_turn > 0 for look in looks)
+    assert again.end_of_turn > looks[-1].end_of_turn + 0.1 and again.text == looks[-1].text
+
+
+def test_who_does_not_ask_for_foresight_is_told_each_look_once_and_no_probability() -> None:
+    looks = looks_at_a_fading_question(foresight=False)
+    assert len(looks) == len(looks_at_a_fading_question(foresight=True)) - 1
+    assert {look.end_of_turn for look in looks} == {0.0}
 
 
 def test_half_closing_in_the_middle_of_a_word_gives_what_was_said() -> None:

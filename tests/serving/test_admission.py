@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -176,6 +178,26 @@ def test_the_kernel_tells_what_this_process_used() -> None:
     before = usage()
     sum(range(300_000))
     assert usage().cpu_s > before.cpu_s
+
+
+def test_what_each_thread_waited_for_a_core_is_counted() -> None:
+    told = Path("/proc/thread-self/schedstat")
+    if not told.exists():
+        pytest.skip("this kernel does not tell")
+    ended, mine = threading.Event(), []
+
+    def wait() -> None:
+        mine.append(int(told.read_text().split()[1]) / 1e9)
+        ended.wait()
+
+    threads = [threading.Thread(target=wait) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    while len(mine) < len(threads):
+        time.sleep(0.001)
+    waited_s = usage().waited_s
+    ended.set()
+    assert waited_s >= sum(mine) > 0
 
 
 # ------------------------------------------------------------ predicting

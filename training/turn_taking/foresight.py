@@ -150,7 +150,7 @@ class Onlooker:
 
     def __init__(self, hearing: Hearing, name: str) -> None:
         self._hearing, self._name = hearing, name
-        self._listener = Listener("en", interim_results=True)
+        self._listener = Listener("en", interim_results=True, foresight=True)
         self._asked: list[tuple[int, Transcribe | Judge]] = []
         self._rows: list[tuple[int, int, str, Evidence]] = []
         self._look, self._text = 0, ""
@@ -171,7 +171,7 @@ class Onlooker:
                 text, _ = await self._hearing.transcribe(work.pcm, work.language, work.draft)
                 self._take(listener.transcribed(work, text, _COST_S), number)
         self._take(listener.hear_frame(frame, probability), number)
-        evidence = listener.foresight.evidence()
+        evidence = listener.foresight.evidence() if listener.foresight else None
         if evidence is not None and self._text and not listener.idle and self._told is None:
             self._rows.append((self._look, number, self._text, evidence))
         if self._told is not None and probability > _SPEECH:

@@ -9,18 +9,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RecognitionConfig(_message.Message):
-    __slots__ = ("sample_rate_hz", "language", "interim_results", "recorded", "endpointing")
+    __slots__ = ("sample_rate_hz", "language", "interim_results", "recorded", "endpointing", "foresight")
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     INTERIM_RESULTS_FIELD_NUMBER: _ClassVar[int]
     RECORDED_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTING_FIELD_NUMBER: _ClassVar[int]
+    FORESIGHT_FIELD_NUMBER: _ClassVar[int]
     sample_rate_hz: int
     language: str
     interim_results: bool
     recorded: bool
     endpointing: Endpointing
-    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ...) -> None: ...
+    foresight: bool
+    def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., foresight: _Optional[bool] = ...) -> None: ...
 
 class Endpointing(_message.Message):
     __slots__ = ("speech_probability", "lead_ms", "silence_ms", "patience_ms")

@@ -1,0 +1,96 @@
+"""Messages of a WebSocket come in as a client sends them, and no faster than they are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from asyncio.selector_events import _SelectorTransport  # type: ignore[attr-defined]
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import uvicorn
+import websockets
+
+from gateway.edge.server import server_config
+from gateway.settings import GatewaySettings
+
+PACKET = bytes(640)
+"""20 ms of a microphone."""
+
+
+class Taker:
+    """An application that takes messages while it may, and keeps them."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.taken: list[bytes] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "websocket":
+            return
+        await receive()
+        await send({"type": "websocket.accept"})
+        while True:
+            await self.may.wait()
+            message = await receive()
+            if message["type"] == "websocket.disconnect":
+                return
+            self.taken.append(message["bytes"])
+
+
+@contextlib.asynccontextmanager
+async def socket_to(app: Taker) -> AsyncIterator[websockets.ClientConnection]:
+    """A client of the gateway's web server in front of `app`."""
+    config = server_config(app, GatewaySettings(), drain_s=1)
+    config.host, config.port, config.lifespan = "127.0.0.1", 0, "off"
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    while not server.started:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        async with websockets.connect(f"ws://127.0.0.1:{port}/", compression=None) as client:
+            yield client
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stops: list[object] = []
+    pause = _SelectorTransport.pause_reading
+    monkeypatch.setattr(
+        _SelectorTransport, "pause_reading", lambda self: (stops.append(self), pause(self))
+    )
+    app = Taker()
+    app.may.set()
+    async with socket_to(app) as client:
+        for _ in range(20):
+            await client.send(PACKET)
+            await asyncio.sleep(0.005)
+        assert app.taken == [PACKET] * 20
+    assert stops == []
+
+
+@pytest.mark.parametrize("size", [640, 4100])
+async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(size: int) -> None:
+    app = Taker()
+    sent = [n.to_bytes(4, "big") * (size // 4) for n in range(16_000_000 // size)]
+    async with socket_to(app) as client:
+
+        async def send_all() -> None:
+            for message in sent:
+                await client.send(message)
+
+        sending = asyncio.create_task(send_all())
+        await asyncio.wait([sending], timeout=1)
+        assert not sending.done(), "16 MB were taken in, though nobody wants them"
+        app.may.set()
+        await sending
+        async with asyncio.timeout(30):
+            while len(app.taken) < len(sent):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    assert app.taken == sent
