@@ -32,13 +32,14 @@ LONGEST_BACKCHANNEL_WORDS = 6
 _HUMS_AS_WORDS = frozenset("mama mamma".split())
 _STOPPING = frozenset(
     """no stop wait hold why who what when where how hey hi hello sorry excuse quiet silence shut
-    enough pause mute help next back louder slower thanks thank""".split()
+    enough pause mute help next back louder slower thanks thank please hang""".split()
 )
 _LONGEST_HUM_MS = 700
 _NO_MANDARIN = re.compile(rf"[^{_HAN}]{{1,8}}|(.)\1{{3,}}")
 _FEW_WORDS = 2
 _MOST_HUM_WORDS = 2
-_LEAST_HUM_ODDS = -5.5
+# Of the tuning half no sound that wants something is above it, and 7 in 100 listeners' are below.
+_LEAST_HUM_ODDS = -0.3
 
 # A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
 _FEWEST_ECHOED_WORDS = 4
@@ -130,9 +131,10 @@ def is_misheard_hum(
     goes_on: bool = False,
     language: str = "",
 ) -> bool:
-    """Whether a short sound over an answer was a hum, whatever words were made of it ("Mama").
+    """Whether a short sound over an answer was a listener's, whatever words were made of it
+    ("Mama").
 
-    hum_odds: log odds by the recogniser; None where it was not asked, and then its words stand.
+    hum_odds: log odds by the sound; None where it was not asked, and then its words stand.
     goes_on: there is a pause behind words that cannot be all of it ("if I"). A word that stops
     people is never one. language: as the recogniser tells it; a hum in Mandarin comes out as
     letters, digits, or one character over and over.

@@ -238,10 +238,10 @@ def told(
 def test_a_hum_goes_by_whatever_words_were_understood(talk: Conversation) -> None:
     talk.speech_started(1, 1)
     talk.voice_persists()
-    assert of(heard(talk, told(Event.PARTIAL, "You're her", -3.0), 1), AnnounceTurn) == []
-    actions = heard(talk, told(Event.PAUSED, "You're her.", -3.0), 1.5)
+    assert of(heard(talk, told(Event.PARTIAL, "You're her", 2.0), 1), AnnounceTurn) == []
+    actions = heard(talk, told(Event.PAUSED, "You're her.", 2.0), 1.5)
     assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
-    assert of(heard(talk, told(Event.FINAL, "You're her.", -3.0), 2), BeginAnswer) == []
+    assert of(heard(talk, told(Event.FINAL, "You're her.", 2.0), 2), BeginAnswer) == []
 
 
 def test_a_broken_word_over_an_answer_goes_by_and_a_whole_one_does_not(talk: Conversation) -> None:
@@ -252,11 +252,11 @@ def test_a_broken_word_over_an_answer_goes_by_and_a_whole_one_does_not(talk: Con
 
 def test_a_word_that_stops_people_stops_it_however_it_sounded(talk: Conversation) -> None:
     talk.speech_started(1, 1)
-    assert of(heard(talk, told(Event.PARTIAL, "Stop", 0.0), 1), AnnounceTurn)
+    assert of(heard(talk, told(Event.PARTIAL, "Stop", 4.0), 1), AnnounceTurn)
 
 
 def test_said_into_silence_the_recogniser_s_words_stand() -> None:
     talk = Conversation()
     talk.speech_started(1, 1)
-    actions = heard(talk, told(Event.FINAL, "You're her.", -3.0), 2)
+    actions = heard(talk, told(Event.FINAL, "You're her.", 2.0), 2)
     assert prompt(actions) == [("user", "You're her.")]

@@ -220,7 +220,7 @@ class TranscriptChunk(OnTheWire):
     voiced_ms: int = 0
     compute_ms: float = 0.0
     hum_odds: float | None = None
-    """Log odds of a listener's hum instead of the text; None: nobody asked."""
+    """Log odds of a listener's sound, whatever the text; None: nobody asked."""
 
 
 @dataclass(frozen=True, slots=True)

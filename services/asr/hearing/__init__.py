@@ -4,6 +4,7 @@
 `log_mel`: the spectrogram that Whisper and the turn detector read.
 `detectors`: is it speech, is the turn over.
 `decoding`: what decoders of text share.
+`listeners`: is a short sound a listener's.
 `moonshine`: English.
 `whisper`: Mandarin, and 97 languages more.
 `cutter`: long recordings in pieces, cut at pauses.

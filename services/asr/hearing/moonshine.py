@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from services.asr.hearing.decoding import Cache, agreed, empty_cache, loop_start
+from services.asr.hearing.listeners import LONGEST_SAMPLES, ListenerModel, summary
 from services.asr.hearing.log_mel import SAMPLE_RATE_HZ
 from services.asr.hearing.transcript import Segment, Transcript
 from visavis.engine import Engine, Tensors, host_array
@@ -29,19 +30,28 @@ _FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
 _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
-# A listener's hum, and whatever is taken for one, is shorter than this with the silence around it.
-_HUM_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
+_HOP_SAMPLES = 384
 _HUM_WORDS = 2
 _HUMS = ("Mm-hmm.", "Uh-huh.")
+# Where no encoder was listened to: hums are so much less likely than the words written for them.
+_EVEN_HUM_ODDS = -5.5
 
 
 class Moonshine:
     """Recognises English: encoder and merged decoder as Useful Sensors publish them."""
 
-    def __init__(self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer) -> None:
+    def __init__(
+        self,
+        encoder: Engine,
+        decoder: Engine,
+        tokenizer: Tokenizer,
+        listeners: ListenerModel | None = None,
+    ) -> None:
+        """listeners: fitted to this encoder; None: the decoder is asked about hums."""
         self._encoder = encoder
         self._decoder = decoder
         self._tokenizer = tokenizer
+        self._listeners = listeners
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -73,17 +83,27 @@ class Moonshine:
         """The text and, of a short sound, the log odds of a hum."""
         if len(pcm) < _FEWEST_SAMPLES:
             return "", None
-        padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
-        hidden = self._encoder.infer({"input_values": padded})["last_hidden_state"]
+        hidden = self._hidden(pcm)
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
         guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
         tokens = self._decode(hidden, budget, guess[:budget])
         text = str(self._tokenizer.decode(tokens)).strip()
-        if not text or len(pcm) > _HUM_SAMPLES or len(text.split()) > _HUM_WORDS:
+        if not text or len(pcm) > LONGEST_SAMPLES or len(text.split()) > _HUM_WORDS:
             return text, None
+        if self._listeners is not None:
+            return text, self._listeners.odds(summary(hidden[0], pcm, _HOP_SAMPLES))
         hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)
         likeliest = max(self._log_likelihood(hidden, hum) for hum in hums)
-        return text, likeliest - self._log_likelihood(hidden, tokens)
+        return text, likeliest - self._log_likelihood(hidden, tokens) - _EVEN_HUM_ODDS
+
+    def summary(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a ListenerModel weighs of pcm, [N] float32 at 16 kHz."""
+        return summary(self._hidden(pcm)[0], pcm, _HOP_SAMPLES)
+
+    def _hidden(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[1, T, D] float32."""
+        padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
+        return self._encoder.infer({"input_values": padded})["last_hidden_state"]
 
     def _log_likelihood(self, hidden: NDArray[np.float32], tokens: list[int]) -> float:
         """Of exactly these tokens, [N] ids, for the sound: one step of the decoder."""

@@ -21,6 +21,7 @@ from services.asr.hearing.detectors import (
     VadState,
     VoiceDetector,
 )
+from services.asr.hearing.listeners import listener_model
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Order, Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
@@ -239,8 +240,9 @@ class BundledNetworks:
     def transcriber(self, name: str) -> Transcriber:
         tokenizer = Tokenizer.from_file(str(self._paths[name] / "tokenizer.json"))
         encoder, decoder = self._loaded(name)
-        kind = Moonshine if family_of(self._paths[name]) == "moonshine" else Whisper
-        return kind(encoder, decoder, tokenizer)
+        if family_of(self._paths[name]) == "moonshine":
+            return Moonshine(encoder, decoder, tokenizer, listener_model(name))
+        return Whisper(encoder, decoder, tokenizer)
 
     def state(self, name: str) -> EngineState | None:
         engines = self._engines.get(name)

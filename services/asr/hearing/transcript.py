@@ -50,8 +50,8 @@ class Transcript:
     language: str
     segments: tuple[Segment, ...] = ()
     hum_odds: float | None = None
-    """Of a hum ("mm-hm", "uh-huh") instead of `text`, as log odds by the recogniser's own
-    probabilities. None: it was not asked, as for longer sounds."""
+    """Log odds that it is a listener's sound ("mm-hm", "right"), whatever words were made of it.
+    None: it was not asked, as for longer sounds."""
 
     def shifted(self, offset_samples: int) -> "Transcript":
         """The same words in a sound that began so much earlier."""

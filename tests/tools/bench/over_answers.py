@@ -265,11 +265,16 @@ def hash_of(name: str) -> int:
 
 
 async def sounds(
-    hearing: Hearing, folder: Path, half: str, echo_db: float | None, *, every: int, rounds: int
-) -> list[Outcome]:
-    """Every sound of a half over an answer; in each round another, at another place."""
+    hearing: Hearing, folder: Path, half: str, echo_db: float | None, *, every: int, rounds: int,
+    languages: Sequence[str],
+) -> list[Outcome]:  # fmt: skip
+    """Every sound of a half over an answer; in each round another, at another place.
+
+    languages: "" is that of noises.
+    """
     answers, done = answers_of(folder, half), []
-    for n, sound in enumerate(load(folder, half)[::every]):
+    wanted = [sound for sound in load(folder, half) if sound.language in languages]
+    for n, sound in enumerate(wanted[::every]):
         for k in range(rounds):
             speaker = Loudspeaker(echo_db, _ECHO_ROOMS[(n + k) % 5], _DELAYS_S[n // 5 % 5])
             answer = answers[(n + 3 * k) % len(answers)]
@@ -358,6 +363,7 @@ def main() -> None:
     options.add_argument("--material", type=Path, default=cache / "turn_taking")
     options.add_argument("--half", choices=("tune", "test"), default="test")
     options.add_argument("--every", type=int, default=1, help="only each so-manieth sound")
+    options.add_argument("--languages", nargs="+", default=["en", "zh", ""])
     options.add_argument("--rounds", type=int, default=1, help="each over so many answers")
     options.add_argument("--echo-db", type=float, help="of the loudspeaker in the microphone")
     options.add_argument("--levels-db", type=float, nargs="+", default=[-43.0, -33.0])
@@ -382,6 +388,7 @@ def main() -> None:
                     chosen.echo_db,
                     every=chosen.every,
                     rounds=chosen.rounds,
+                    languages=chosen.languages,
                 )
             else:
                 done = await echoes(

@@ -139,8 +139,8 @@ class Programs:
 
 
 class Speakers:
-    """Says a text in the voice of a speaker: "vits 17", "kokoro zm_yunxi", "espeak en-us+m3",
-    "flite rms"."""
+    """Says a text in the voice of a speaker: "vits 17", "kokoro zm_yunxi", one half-way between
+    two ("kokoro zm_yunxi+zf_xiaoni"), "espeak en-us+m3", "flite rms"."""
 
     def __init__(self, scratch: Path) -> None:
         """scratch: for programs and what they write."""
@@ -191,7 +191,8 @@ class Speakers:
     def _say_kokoro(self, text: str, name: str, speed: float) -> tuple[NDArray[np.float32], int]:
         letters = mandarin_ipa(text) if name[0] == "z" else self._english_ipa(text)
         ids = [self._kokoro_ids[letter] for letter in letters if letter in self._kokoro_ids]
-        styles = np.fromfile(self._folder / "voices" / f"{name}.bin", np.float32).reshape(-1, 256)
+        files = [self._folder / "voices" / f"{one}.bin" for one in name.split("+")]
+        styles = np.mean([np.fromfile(f, np.float32) for f in files], axis=0).reshape(-1, 256)
         fed = {
             "tokens": np.array([[0, *ids, 0]], np.int64),
             "style": styles[len(ids)][None],
