@@ -102,15 +102,15 @@ class SignalFace(FaceDouble):
         seq = 0
         async with self.bus.subscribe(session, Kind.VOICE, limit=256) as voices:
             listening.set()
+            ahead: PcmChunk | None = None
             while True:
-                chunk = await _next(voices)
+                chunk, ahead = ahead or await _next(voices), None
                 if chunk is None:
                     await self._flash(session, encoders, seq, Place(session, 0, seq, 0))
                     seq += 1
                     continue
                 turn, made, voice_s, last = chunk.place.turn, 0, 0.0, False
-                while not last:
-                    assert isinstance(chunk, PcmChunk)
+                while not last and ahead is None:
                     voice_s += len(chunk.pcm) / chunk.sample_rate_hz
                     last = chunk.place.last
                     while made < round(voice_s * FPS):
@@ -120,8 +120,11 @@ class SignalFace(FaceDouble):
                         place = Place(session, turn, seq, made, last=ends)
                         await self._flash(session, encoders, seq, place)
                         seq, made = seq + 1, made + 1
-                    chunk = chunk if last else await anext(voices)
-                await asyncio.sleep(_LEAD_S)
+                    if not last:
+                        chunk = await anext(voices)
+                        assert isinstance(chunk, PcmChunk)
+                        ahead = chunk if chunk.place.turn != turn else None  # the last one was cut
+                await asyncio.sleep(_LEAD_S if last else 0)
 
     async def _flash(
         self,

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import sys
 import tempfile
 import time
@@ -162,4 +163,5 @@ async def main(minutes: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.live.hour")
     parser.add_argument("--minutes", type=float, default=60.0)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     asyncio.run(main(parser.parse_args().minutes))
