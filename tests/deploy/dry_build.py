@@ -121,11 +121,13 @@ def _copy(one: Instruction, image: Image) -> None:
         if found.is_dir():
             ignored = shutil.ignore_patterns("__pycache__") if context == ROOT else None
             shutil.copytree(found, into, symlinks=True, dirs_exist_ok=True, ignore=ignored)
-            os.chown(into, found.stat().st_uid, found.stat().st_gid)
         else:
             place = into / found.name if target.endswith("/") else into
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(found, place)
+    if os.getuid() == 0:
+        owner = one.flags.get("chown", "0:0")
+        subprocess.run(["chown", "--recursive", "--no-dereference", owner, into], check=True)
 
 
 def run(images: Mapping[str, Image], profile: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from deploy.container import COMMANDS
 from tests.deploy.checkers import DEPLOY, ROOT, checked, checker, composed
@@ -42,6 +43,15 @@ def test_the_image_calls_what_is_there() -> None:
         assert one.words()[2] in COMMANDS
     for one in image_stages()[-1].of("HEALTHCHECK"):
         assert json.loads(one.text.partition("CMD")[2])[2] in COMMANDS
+
+
+def test_what_volumes_are_laid_over_is_the_users() -> None:
+    """A builder gives what it copies to root, and a new volume takes its owner from the image."""
+    image = image_stages()[-1]
+    (user,) = image.of("USER")
+    owners = {one.words()[-1]: one.flags.get("chown", "root") for one in image.of("COPY")}
+    for place in ("/models", "/plans", "/data"):
+        assert owners[place] == user.text, place
 
 
 def test_only_the_gpu_image_asks_for_the_driver() -> None:
@@ -104,6 +114,15 @@ def test_compose_gives_each_service_a_device_of_its_own() -> None:
 def test_prometheus_takes_its_configuration() -> None:
     promtool = checker("promtool", "Debian's package prometheus")
     checked(promtool, "check", "config", "--syntax-only", str(DEPLOY / "compose/prometheus.yml"))
+
+
+def test_prometheus_names_the_kind_of_its_key() -> None:
+    """Asked for a list of targets, Prometheus sends a key of no kind as it is, and is refused."""
+    text = (DEPLOY / "compose/prometheus.yml").read_text(encoding="utf-8")
+    (job, _) = yaml.safe_load(text)["scrape_configs"]
+    (found,) = job["http_sd_configs"]
+    for one in (job, found):
+        assert one["authorization"]["type"] == "Bearer"
 
 
 def test_compose_mounts_files_that_are_here() -> None:
