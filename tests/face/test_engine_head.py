@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import read_bundle, unpack_bundle
 from services.face.engines.head.clothes import freedom
+from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
@@ -109,6 +111,32 @@ def test_outlines_are_smooth() -> None:
     fine = cv2.resize(picture(FacePose(), 1024), (SIZE, SIZE), interpolation=cv2.INTER_AREA)
     difference = np.abs(picture(FacePose()).astype(int) - fine.astype(int)).max(axis=-1)
     assert (difference > 60).mean() < 0.002
+
+
+def test_it_looks_the_same_whichever_way_its_textures_lie() -> None:
+    bundle = read_bundle(bundle_files())
+    corners = np.array([[(200, 40, 40), (40, 200, 40)], [(40, 40, 200), (200, 200, 40)]], np.uint8)
+    colours = cv2.resize(corners, (64, 32), interpolation=cv2.INTER_LINEAR)
+    painted = np.dstack([colours, np.full((32, 64), 255, np.uint8)])
+    parts = [
+        part if part.blends else replace(part, texture=painted, places=_unfolded(part))
+        for part in bundle.parts
+    ]
+    turned = [
+        replace(part, texture=part.texture.swapaxes(0, 1).copy(), places=part.places[:, ::-1])
+        for part in parts
+    ]
+    one, other = (
+        HeadRenderer(model_of(replace(bundle, parts=them), SIZE)).draw(FacePose(yaw=0.2)).copy()
+        for them in (parts, turned)
+    )
+    assert (one == other).all()
+
+
+def _unfolded(part: Part) -> NDArray[np.float32]:
+    """Places in a texture by where on the part they are, seen from the front."""
+    flat = part.positions[:, :2] - part.positions[:, :2].min(axis=0)
+    return np.asarray(flat / flat.max() * 0.9, np.float32)
 
 
 def test_its_light_is_that_of_its_portrait() -> None:

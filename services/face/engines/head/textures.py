@@ -40,10 +40,10 @@ def on_screen(places: NDArray[np.float32], camera: NDArray[np.float64]) -> NDArr
 
 
 def textures_of(
-    parts: Sequence[Part], tinted: NDArray[np.float64], pixels: NDArray[np.float64]
+    parts: Sequence[Part], tinted: NDArray[np.float64], shown: NDArray[np.float64]
 ) -> Textures:
-    """tinted: [3] what colours are multiplied by; pixels: [N, 2] where vertices are on the screen,
-    which tells how much detail is seen.
+    """tinted: [3] what colours are multiplied by; shown: [N, 2] pixels, where vertices are on the
+    screen, which tells how much detail is seen.
     """
     places: list[NDArray[np.float32]] = []
     texels: list[NDArray[np.uint8]] = []
@@ -52,9 +52,11 @@ def textures_of(
     length, vertex = 0, 0
     for part in parts:
         where, picture = _within(part, tinted)
+        if _goes_down(where * picture.shape[1::-1], shown[vertex : vertex + len(where)], part):
+            where, picture = where[:, ::-1], np.ascontiguousarray(picture.swapaxes(0, 1))
         begun, height, width = length, picture.shape[0], picture.shape[1]
         covered = _areas(where * np.array([width, height], np.float32), part.triangles)
-        seen = _areas(pixels[vertex : vertex + len(where)], part.triangles)
+        seen = _areas(shown[vertex : vertex + len(where)], part.triangles)
         wanted = np.log2(np.maximum(covered, 1e-4) / np.maximum(seen, 1e-4)) / 2 + _LEVEL_BIAS
         levels = [_sharpened(level, part.cut) for level in _levels(picture)]
         if part.blends:
@@ -71,6 +73,18 @@ def textures_of(
         vertex += len(where)
     whole = np.ascontiguousarray(np.concatenate(texels)).view(np.uint32).reshape(-1)
     return Textures(np.concatenate(places), np.concatenate(about), whole, np.array(ends))
+
+
+def _goes_down(texels: NDArray[np.floating], shown: NDArray[np.floating], part: Part) -> bool:
+    """Whether a line of the screen goes down a texture more than along it: each pixel's texels
+    would then lie in another line of the caches. Turned over, it gives the same picture.
+    """
+    a, b, c = part.triangles.T
+    # How far a texture is gone along, and down, from pixel to pixel, by the pixels of a triangle.
+    rise, other = (shown[c] - shown[a])[:, 1:], (shown[b] - shown[a])[:, 1:]
+    steps = (texels[b] - texels[a]) * rise - (texels[c] - texels[a]) * other
+    along, down = np.abs(steps).sum(axis=0)
+    return bool(down > along)
 
 
 def _areas(points: NDArray[np.floating], triangles: NDArray[np.integer]) -> NDArray[np.floating]:

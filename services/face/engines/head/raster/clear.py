@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import downwards, shares, slope
 from services.face.engines.head.raster.colours import mixed
+from services.face.engines.head.raster.lanes import LISTED, list_nearer
 from services.face.engines.head.raster.planes import (
     MOST_LIGHT,
     MOST_SHINE,
@@ -23,11 +26,12 @@ _SOLID = np.uint32(176)
 """Alpha from which a pixel hides what is behind it: what is, is hair as well."""
 _FILLED = np.array([255 * 256 // a if a >= 176 else 256 for a in range(256)], np.uint32)
 """256ths that colours times alpha are multiplied by, by alpha, to be solid from there on."""
-_NOT = np.uint32(0xFFFFFFFF)
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _24, _ALL = np.uint32(24), np.uint32(255 << 24)
 _TRIANGLE, _32, _7 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(7)
+_AT_ONCE = 8
+"""Lines of a triangle that are looked at from the same pixel on."""
 
 
 @inner()
@@ -102,35 +106,38 @@ def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
     screen, triangles, nearest, listed = work.screen, model.triangles, work.nearest, work.listed
     size, spans, steps = len(work.picture), work.spans, np.float32(STEPS)
     ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
-    left, behind = lines_of(ax, bx, cx, size)
-    if left >= behind:
+    leftmost, rightmost = lines_of(ax, bx, cx, size)
+    if leftmost >= rightmost:
         return np.uint64(0), last
     px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
     whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
     base, right, down = depth_plane(k, screen, triangles)
     base, right, down = base * steps, right * steps, down * steps
-    begun, end, wide = np.float32(left), np.float32(behind - left), (behind - left + 7) & ~7
-    last = min(last, first + LISTED_LINES * size // wide)
-    for y in range(first, last):
-        line, count, at = np.float32(y), np.uint64((y - first) * wide), np.uint64(y * size + left)
-        start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
-        start, stop, near = (
-            start - begun,
-            min(stop - begun, end),
-            base + right * begun + down * line,
-        )
-        spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
-        place = np.uint32((y << 16) + left)
-        for i in range(np.uint64(wide)):
-            x = np.float32(np.int32(i))
-            shows = np.int32(near + right * x) > np.int32(nearest[at + i] >> _32)
-            shows = shows & (x >= start) & (x < stop)
-            listed[count + i] = place + np.uint32(i) if shows else _NOT
+    last = min(last, first + LISTED_LINES * size // (rightmost - leftmost + LISTED))
     count = np.uint64(0)
-    for i in range(np.uint64((last - first) * wide)):
-        place = listed[i]
-        listed[count] = place
-        count += np.uint64(place != _NOT)
+    for top in range(first, last, _AT_ONCE):
+        # Strands are long and thin, and mostly aslant.
+        below = min(top + _AT_ONCE, last)
+        one, other = np.float32(top), np.float32(below - 1)
+        a, b = ends(one, px, py, qx, qy, whole, upper, lower)
+        c, d = ends(other, px, py, qx, qy, whole, upper, lower)
+        within = (qy > one) & (qy < other)
+        low, high = min(a, c, qx if within else a), max(b, d, qx if within else b)
+        left = max(np.int64(math.floor(low)), leftmost)
+        behind = min(np.int64(math.ceil(high)), rightmost)
+        begun, end = np.float32(left), np.float32(behind - left)
+        for y in range(top, below):
+            line, at = np.float32(y), np.uint64(y * size + left)
+            start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
+            start, stop = start - begun, min(stop - begun, end)
+            near = base + right * begun + down * line
+            spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
+            place = np.uint32((y << 16) + left)
+            for i in range(0, behind - left, LISTED):
+                count += list_nearer(
+                    nearest, at + np.uint64(i), (near, right), np.float32(i), (start, stop),
+                    place + np.uint32(i), listed, count,
+                )  # fmt: skip
     return count, last
 
 
@@ -143,11 +150,12 @@ def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
     steps, zero = np.float32(STEPS), np.float32(0.0)
     base, right, down = base * steps, right * steps, down * steps
     planes, at, number = work.planes, 16 * (k + 1), np.uint64(k + 1)
-    u0, ux, uy, last_u = planes[at], planes[at + 4], planes[at + 8], planes[at + 12]
-    v0, vx, vy, last_v = planes[at + 1], planes[at + 5], planes[at + 9], planes[at + 13]
+    u0, ux, uy = planes[at], planes[at + 4], planes[at + 8]
+    v0, vx, vy = planes[at + 1], planes[at + 5], planes[at + 9]
     l0, lx, ly = planes[at + 2], planes[at + 6], planes[at + 10]
     s0, sx, sy = planes[at + 3], planes[at + 7], planes[at + 11]
-    offset, wide = model.texture_of[k, 0], model.texture_of[k, 1]
+    offset, wide, high = model.texture_of[k, 0], model.texture_of[k, 1], model.texture_of[k, 2]
+    last_u, last_v = np.float32(256 * wide - 257), np.float32(256 * high - 257)
     for i in range((count + _7) & ~_7):
         place = listed[i]
         listed[i] = (place >> _16) * size + (place & np.uint32(0xFFFF))

@@ -8,14 +8,14 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import shares
+from services.face.engines.head.raster.lanes import CUT, cut_planes
 from services.face.engines.head.raster.planes import MOST_LIGHT, MOST_SHINE
 
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _GAIN_BITS = np.uint32(10)
 _TRIANGLE, _NONE = np.uint64(0xFFFFFFFF), np.uint64(0)
-_1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
-_4, _8, _12, _16TH = np.uint64(4), np.uint64(8), np.uint64(12), np.uint64(16)
+_1, _2 = np.uint64(1), np.uint64(2)
 
 
 @inner()
@@ -36,26 +36,15 @@ def colour_pixels(model, work):  # type: ignore[no-untyped-def]
 @inlined()
 def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-untyped-def]
     """Place in the texture, light and shine of each pixel, and what the four texels there are."""
-    nearest, planes, textures, pairs = work.nearest, work.planes, work.textures, model.pairs
-    above, below, within, lights = work.fours[0], work.fours[1], work.looks[0], work.looks[1]
-    least, y = np.float32(0.0), np.float32(np.int64(line))
+    looks, pairs, above, below = work.looks, model.pairs, work.fours[0], work.fours[1]
+    y, most = np.float32(np.int64(line)), (np.int32(MOST_LIGHT), np.int32(MOST_SHINE))
+    for i in range(0, count, CUT):
+        at = np.uint64(i)
+        x = np.float32(np.int64(column + at))
+        cut_planes(work.planes, work.nearest, first + at, x, y, most, looks, at)
+    texels, beneath = looks[2], looks[3]
     for i in range(count):
-        at = (nearest[first + i] & _TRIANGLE) * _16TH
-        x = np.float32(np.int64(column + i))
-        down, most = at + _8, at + _12
-        a = planes[at] + planes[at + _4] * x + planes[down] * y
-        b = planes[at + _1] + planes[at + _4 + _1] * x + planes[down + _1] * y
-        c = planes[at + _2] + planes[at + _4 + _2] * x + planes[down + _2] * y
-        d = planes[at + _3] + planes[at + _4 + _3] * x + planes[down + _3] * y
-        u = np.int32(min(max(a, least), planes[most]))
-        v = np.int32(min(max(b, least), planes[most + _1]))
-        light = np.int32(min(max(c, least), MOST_LIGHT))
-        shine = np.int32(min(max(d, least), MOST_SHINE))
-        wide = np.int64(textures[most + _3])
-        texel = np.int64(textures[most + _2]) + np.int64(v >> 8) * wide + np.int64(u >> 8)
-        above[i], below[i] = pairs[texel], pairs[texel + wide]
-        within[i] = np.uint32((u & 255) | ((v & 255) << 8) | (shine << 16))
-        lights[i] = np.uint32(light)
+        above[i], below[i] = pairs[texels[i]], pairs[beneath[i]]
 
 
 @inlined()

@@ -12,7 +12,16 @@ from services.face.draw import compiling, raster
 from services.face.draw.compiling import compiled, source_digest
 from services.face.engines.head import light, model
 from services.face.engines.head.model import Model
-from services.face.engines.head.raster import clear, colours, edges, planes, solid, vertices, work
+from services.face.engines.head.raster import (
+    clear,
+    colours,
+    edges,
+    lanes,
+    planes,
+    solid,
+    vertices,
+    work,
+)
 from services.face.engines.head.raster.clear import gather_clear, lay_over, sort_clear
 from services.face.engines.head.raster.colours import colour_pixels, draw_catchlights
 from services.face.engines.head.raster.edges import smooth_edges, soften_hair
@@ -50,6 +59,6 @@ def _drawing(built_in: int) -> _Draw:
 
 draw_head = _drawing(
     source_digest(
-        compiling, raster, light, model, work, vertices, planes, solid, clear, colours, edges
+        compiling, raster, light, model, work, vertices, planes, lanes, solid, clear, colours, edges
     )
 )

@@ -89,7 +89,6 @@ def write_planes(k, model, work):  # type: ignore[no-untyped-def]
         if part < 2:
             unit, half = np.float32(256.0) * np.float32(texture_of[k, 1 + part]), np.float32(128.0)
             value, to, on = source[a, part], source[b, part], source[c, part]
-            planes[at + 12 + part] = unit - np.float32(257.0)
         else:
             unit, half = np.float32(1024.0) if part == 2 else np.float32(1.0), _NONE
             value, to, on = screen[a, 1 + part], screen[b, 1 + part], screen[c, 1 + part]
@@ -97,4 +96,5 @@ def write_planes(k, model, work):  # type: ignore[no-untyped-def]
         right, down = to * uc - on * ub, on * vb - to * vc
         planes[at + part] = unit * value - half - right * ax - down * ay
         planes[at + 4 + part], planes[at + 8 + part] = right, down
-    textures[at + 14], textures[at + 15] = texture_of[k, 0], texture_of[k, 1]
+    for part in range(3):
+        textures[at + 12 + part] = texture_of[k, part]

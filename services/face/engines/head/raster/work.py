@@ -46,11 +46,11 @@ class Work(NamedTuple):
     planes: NDArray[np.float32]
     """[16 * (M + 1)] of each triangle that was drawn, the first being none: place in its texture in
     256ths of a texel, light in 1024ths and shine in the picture's first pixel; what is added to
-    them for one pixel right; for one down; the furthest place. Then its first texel and how wide
-    its texture is, in `textures`,
+    them for one pixel right; for one down. Then first texel, width and height of its texture, in
+    `textures`,
     """
     textures: NDArray[np.int32]
-    """[16 * (M + 1)] the same memory."""
+    """[16 * (M + 1)] the same memory. The first one's texture has no texels."""
     order: NDArray[np.int32]
     """[clear triangles] the nearest first."""
     counts: NDArray[np.int32]
@@ -82,7 +82,9 @@ class Work(NamedTuple):
     colours: NDArray[np.uint32]
     """[some] and their colours."""
     looks: NDArray[np.uint32]
-    """[2, some] of those, or pixels of a line: place within texels and shine, and light."""
+    """[4, some] of those, or pixels of a line: place within texels and shine, and light. Of
+    pixels of a line, too: first of the four texels, and first of those below.
+    """
     fours: NDArray[np.uint64]
     """[2, some] two texels of each, and the two below,"""
     halves: NDArray[np.uint32]
@@ -112,7 +114,7 @@ def new_work(model: Model) -> Work:
     vertices, triangles, size = len(model.rest), len(model.triangles), model.size
     some = (LISTED_LINES + 1) * size + HELD + LANES
     pixels, fours = np.empty(size * size, np.uint32), np.empty((2, some), np.uint64)
-    planes = np.zeros(16 * (triangles + 1), np.float32)
+    planes = _aligned(16 * (triangles + 1))
     return Work(
         places=np.empty((vertices, 3), np.float32),
         normals=np.empty((vertices, 3), np.float32),
@@ -135,10 +137,17 @@ def new_work(model: Model) -> Work:
         held=np.zeros(some, np.uint32),
         held_keys=np.zeros(some, np.uint64),
         colours=np.zeros(some, np.uint32),
-        looks=np.zeros((2, some), np.uint32),
+        looks=np.zeros((4, some), np.uint32),
         fours=fours,
         halves=fours.view(np.uint32),
         lines=np.empty((2, size), np.uint32),
         pixels=pixels,
         picture=pixels.view(np.uint8).reshape(size, size, 4),
     )
+
+
+def _aligned(count: int) -> NDArray[np.float32]:
+    """Zeros that begin where a line of the caches does, which 16 of them fill."""
+    room = np.zeros(count + 15, np.float32)
+    first = -room.ctypes.data % 64 // 4
+    return room[first : first + count]

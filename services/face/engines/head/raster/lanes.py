@@ -1,0 +1,167 @@
+"""Vector instructions that LLVM does not find by itself: several pixels at once, written by hand.
+
+Of one pixel, the numbers of its triangle go the same way and lie beside each other; of several,
+they are turned so that those of a kind do. Of pixels that a condition chooses, a list is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+CUT, LISTED = 4, 8
+"""So many pixels are cut, and looked at, at once."""
+_INT, _LONG, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+_FAST = ("fast",)
+_NUMBER, _KEY = 4, 8
+"""Bytes, and what loads and stores may rely on."""
+
+
+def _cut_planes(
+    _typing: Any, planes: Any, keys: Any, key: Any, x: Any, y: Any, most: Any, out: Any, to: Any
+) -> Any:
+    """What the triangles of `CUT` pixels beside each other have there.
+
+    planes: float32, those of `Work`; keys: uint64, whose lower halves tell the triangle, from `key`
+    on; x, y: float32, the first pixel; most: (light, shine), int32. Into `out`, uint32 [4, any],
+    from `to` on: place within the texels and shine; light; first texel; the one below it.
+    """
+    number, long = types.float32, types.uint64
+    limits = types.UniTuple(types.int32, 2)  # type: ignore[no-untyped-call]
+    signature = types.void(planes, keys, long, number, number, limits, out, long)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        context_of = context, builder, signature.args
+        seen, own = [], []
+        for pixel in range(CUT):
+            place = builder.add(given[2], _LONG(pixel))
+            key = builder.load(_place(context_of, given, 1, place, _LONG))
+            at = builder.shl(builder.and_(key, _LONG(0xFFFFFFFF)), _LONG(4))
+            rows = _place(context_of, given, 0, at, ir.VectorType(_FLOAT, 4))
+            first, right, down, last = (
+                builder.load(builder.gep(rows, [_INT(row)]), align=_NUMBER) for row in range(4)
+            )
+            x = builder.fadd(given[3], ir.Constant(_FLOAT, float(pixel)), _FAST)
+            for step, count in ((right, x), (down, given[4])):
+                by = _spread(builder, count, 4)
+                first = builder.fadd(first, builder.fmul(step, by, _FAST), _FAST)
+            seen.append(builder.fptosi(first, ir.VectorType(_INT, 4)))
+            own.append(builder.bitcast(last, ir.VectorType(_INT, 4)))
+        u, v, light, shine = _turned(builder, seen)
+        texel, wide, high, _ = _turned(builder, own)
+        u, v = (_cut(builder, it, _last(builder, side)) for it, side in ((u, wide), (v, high)))
+        light, shine = (
+            _cut(builder, it, _spread(builder, builder.extract_value(given[5], k), 4))
+            for k, it in enumerate((light, shine))
+        )
+        rows_down = builder.mul(builder.lshr(v, _all(8)), wide)
+        texel = builder.add(builder.add(texel, rows_down), builder.lshr(u, _all(8)))
+        within = builder.shl(builder.and_(v, _all(255)), _all(8))
+        within = builder.or_(within, builder.and_(u, _all(255)))
+        within = builder.or_(within, builder.shl(shine, _all(16)))
+        four = (within, light, texel, builder.add(texel, wide))
+        array = context.make_array(signature.args[6])(context, builder, given[6])
+        stride = builder.extract_value(array.shape, 1)
+        for row, numbers in enumerate(four):
+            at = builder.add(given[7], builder.mul(stride, _LONG(row)))
+            builder.store(numbers, _place(context_of, given, 6, at, numbers.type), align=_NUMBER)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+cut_planes: Any = intrinsic(_cut_planes)
+
+
+def _list_nearer(
+    _typing: Any, keys: Any, key: Any, plane: Any, x: Any, ends: Any, place: Any, out: Any, to: Any
+) -> Any:
+    """Lists those of `LISTED` pixels that a triangle covers and nothing is before, and tells how
+    many they are.
+
+    keys: uint64, whose upper halves tell what is before, from `key` on; plane: (depth where x is 0,
+    what one pixel right adds), ends: (first, behind the last), x: the first pixel, all float32;
+    place: uint32, what is listed for it. Into `out`, uint32, from `to` on, where `LISTED` numbers
+    are written to.
+    """
+    number, long = types.float32, types.uint64
+    two = types.UniTuple(number, 2)  # type: ignore[no-untyped-call]
+    signature = types.uint64(keys, long, two, number, two, types.uint32, out, long)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        context_of = context, builder, signature.args
+        eight = _place(context_of, given, 0, given[1], ir.VectorType(_LONG, LISTED))
+        before = builder.load(eight, align=_KEY)
+        shift = ir.Constant(before.type, [32] * LISTED)
+        before = builder.trunc(builder.lshr(before, shift), ir.VectorType(_INT, LISTED))
+        near, right = (builder.extract_value(given[2], k) for k in range(2))
+        start, stop = (builder.extract_value(given[4], k) for k in range(2))
+        steps = ir.Constant(ir.VectorType(_FLOAT, LISTED), [float(k) for k in range(LISTED)])
+        x = builder.fadd(_spread(builder, given[3], LISTED), steps, _FAST)
+        depth = builder.fmul(_spread(builder, right, LISTED), x, _FAST)
+        depth = builder.fadd(_spread(builder, near, LISTED), depth, _FAST)
+        shows = builder.icmp_signed(">", builder.fptosi(depth, before.type), before)
+        after = builder.fcmp_ordered(">=", x, _spread(builder, start, LISTED))
+        shows = builder.and_(shows, after)
+        within = builder.fcmp_ordered("<", x, _spread(builder, stop, LISTED))
+        shows = builder.and_(shows, within)
+        places = ir.Constant(before.type, list(range(LISTED)))
+        places = builder.add(_spread(builder, given[5], LISTED), places)
+        kind = ir.FunctionType(places.type, [places.type, shows.type, places.type])
+        name = f"llvm.experimental.vector.compress.v{LISTED}i32"
+        compress = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+            builder.module, kind, name
+        )
+        listed = builder.call(compress, [places, shows, ir.Constant(places.type, ir.Undefined)])
+        builder.store(listed, _place(context_of, given, 6, given[7], places.type), align=_NUMBER)
+        chosen = builder.bitcast(shows, ir.IntType(LISTED))
+        return builder.zext(builder.ctpop(chosen), _LONG)
+
+    return signature, generate
+
+
+list_nearer: Any = intrinsic(_list_nearer)
+
+
+def _place(context_of: Any, given: Any, which: int, at: Any, kind: Any) -> Any:
+    """Where the argument `which`, an array, has its number `at`, to be read as something else."""
+    context, builder, arguments = context_of
+    data = context.make_array(arguments[which])(context, builder, given[which]).data
+    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+
+
+def _spread(builder: Any, number: Any, lanes: int) -> Any:
+    """The same number in all lanes."""
+    nothing = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
+    first = builder.insert_element(nothing, number, _INT(0))
+    return builder.shuffle_vector(first, nothing, _ints([0] * lanes))
+
+
+def _ints(numbers: Sequence[int]) -> Any:
+    return ir.Constant(ir.VectorType(_INT, len(numbers)), list(numbers))
+
+
+def _all(number: int) -> Any:
+    return _ints([number] * CUT)
+
+
+def _last(builder: Any, side: Any) -> Any:
+    """The last place, in 256ths, in a texture that has another texel behind its own."""
+    return builder.sub(builder.shl(side, _all(8)), _all(257))
+
+
+def _cut(builder: Any, numbers: Any, most: Any) -> Any:
+    """None above `most` and none below zero."""
+    numbers = builder.select(builder.icmp_signed("<", most, numbers), most, numbers)
+    return builder.select(builder.icmp_signed("<", numbers, _all(0)), _all(0), numbers)
+
+
+def _turned(builder: Any, rows: Sequence[Any]) -> list[Any]:
+    """Four vectors of four, as columns."""
+    pairs = [builder.shuffle_vector(rows[k], rows[k + 1], _ints(range(8))) for k in (0, 2)]
+    return [builder.shuffle_vector(*pairs, _ints([k, 4 + k, 8 + k, 12 + k])) for k in range(4)]
