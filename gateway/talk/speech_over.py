@@ -207,8 +207,11 @@ class Doubt:
     def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
         """What its words amount to, as far as they go. turn: the answer, if it is not over."""
         said = turn.heard() if turn is not None else self.said
+        if self.whose is Whose.MIXED and not text:
+            return Verdict.OPEN  # words come later than the sound: so far it is ours
         if self.over_answer and is_backchannel(text, complete=complete, asked=asks(said)):
-            return Verdict.ASSENT
+            # A hum that is made of an echo tells nothing of who speaks over it later.
+            return Verdict.ECHO if self.echo else Verdict.ASSENT
         if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
             return Verdict.ECHO
         if self.echo and not complete:

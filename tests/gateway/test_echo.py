@@ -209,6 +209,21 @@ def test_what_a_recogniser_makes_up_of_an_echo_ends_nothing_before_a_pause() -> 
     assert talk.turn is None
 
 
+@pytest.mark.parametrize("hum", ["Mm-hm.", ""])
+def test_a_hum_made_of_an_echo_does_not_hide_who_speaks_over_it(hum: str) -> None:
+    talk = Conversation()
+    talk.submit_text("Tell me.", 0)
+    talk.token(1, "Rivers carry stones down from the mountains.", last=True, now=0)
+    talk.started(1)
+    talk.speech_started(1, 0.3)
+    talk.echo_heard(0.4)
+    talk.partial(1, hum)
+    assert talk.voice_persists() != []
+    talk.partial(1, "Rivers carry stones")
+    talk.partial(1, "Rivers carry stones. Stop talking")
+    assert talk.turn is None
+
+
 def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:
     talk = Conversation()
     talk.submit_text("Tell me.", 0)
