@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import numpy as np
@@ -79,10 +79,11 @@ class _Sound:
     too_early: bool = False
     """The answer began a moment ago: what there is of it cannot be known again."""
 
-    def judged(self, *, echo: bool) -> None:
-        """What was heard as an echo stays one until several looks in a row find more in it."""
-        self.doubts = 0 if echo else self.doubts + 1
-        self.echo = echo or (self.echo and self.doubts < _LOOKS)
+    def judged(self, likeness: Likeness | None) -> None:
+        """What our own voice is in is an echo until several looks in a row find more in it."""
+        self.doubts = 0 if likeness is not None and likeness.is_echo else self.doubts + 1
+        alike = self.echo or (likeness is not None and likeness.is_alike)
+        self.echo = alike and self.doubts < _LOOKS
 
 
 class BargeIn:
@@ -124,7 +125,7 @@ class BargeIn:
         if now - sound.judged_at_s >= _ECHO_EVERY_S:
             sound.judged_at_s = now
             likeness = self._echo.likeness(min(_NEWEST_S, now - sound.onset_s))
-            sound.judged(echo=likeness is not None and likeness.is_echo)
+            sound.judged(likeness)
             sound.too_early = likeness is None and self._echo.has_just_begun()
         if sound.echo:
             return Verdict.ECHO
@@ -206,10 +207,15 @@ class Doubt:
     def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
         """What its words amount to, as far as they go. turn: the answer, if it is not over."""
         said = turn.heard() if turn is not None else self.said
+        if self.whose is Whose.MIXED and not text:
+            return Verdict.OPEN  # words come later than the sound: so far it is ours
         if self.over_answer and is_backchannel(text, complete=complete, asked=asks(said)):
-            return Verdict.ASSENT
+            # A hum that is made of an echo tells nothing of who speaks over it later.
+            return Verdict.ECHO if self.echo else Verdict.ASSENT
         if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
             return Verdict.ECHO
+        if self.echo and not complete:
+            return Verdict.OPEN  # of an echo a recogniser may write anything until a pause
         spoken = turn is not None and self.over_answer and said
         if spoken and not complete and is_too_short_to_tell(text):
             return Verdict.OPEN  # the voice is silent by now: nothing is lost by more words
@@ -308,8 +314,18 @@ _FEWEST_BEFORE = 10
 # Of independent speech 1 % is as alike at the best delay, of echoes at -6 to -20 dB 98 to 93 %.
 _SIMILAR = 0.6
 _LOUDER_DB = 6.0
+# A voice need not be louder on the whole: it has other bands than what is played just then.
+_OTHER_BANDS, _OTHER_BAND_DB = 2, 9.0
+_HARDLY_A_SOUND = 100.0
 # A quiet sound in the playout, of full scale: below it there is nothing to echo.
 _AUDIBLE = 30.0
+# So alike is nothing but an echo: the way that it came can be learned from it.
+_TEACHES = 0.8
+_FEWEST_LESSONS, _MOST_LESSONS = 5, 60
+# Of a second so much is between words, where only the room is heard.
+_QUIETEST_PERCENT = 20
+# What a room keeps of an amplitude for 10 ms: 60 dB are gone in half a second.
+_LINGERS = 0.87
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,16 +334,50 @@ class Likeness:
 
     similarity: correlation of the two at the best delay, -1 to 1.
     excess_db: level of the newest sound above that of the copy.
+    other_bands: how many are far above what they are known to leave of what was played.
     """
 
     similarity: float
     excess_db: float
     delay_s: float
+    other_bands: int = 0
+
+    @property
+    def is_alike(self) -> bool:
+        """Our own voice is in it."""
+        return self.similarity >= _SIMILAR
 
     @property
     def is_echo(self) -> bool:
         """Nothing but our own voice."""
-        return self.similarity >= _SIMILAR and self.excess_db <= _LOUDER_DB
+        quiet = self.excess_db <= _LOUDER_DB and self.other_bands < _OTHER_BANDS
+        return self.is_alike and quiet
+
+
+class EchoPath:
+    """What the loudspeaker, the room and the microphone leave of each band, learned from echoes.
+
+    Behind a silence the last second holds too little to know it by; it stays the same, though,
+    while nobody moves the computer or its volume.
+    """
+
+    def __init__(self) -> None:
+        self._gains: deque[NDArray[np.float32]] = deque(maxlen=_MOST_LESSONS)
+
+    @property
+    def known(self) -> bool:
+        """Whether there were echoes enough."""
+        return len(self._gains) >= _FEWEST_LESSONS
+
+    def learn(self, heard: NDArray[np.float32], played: NDArray[np.float32], delay: int) -> None:
+        """This was an echo. heard: [T, 8]; played: [T + longest delay, 8]; delay in frames."""
+        self._gains.append(_gains(heard, _delayed(_lingering(played), delay), 0))
+
+    def predict(self, played: NDArray[np.float32], delay: int) -> NDArray[np.float32]:
+        """What will be heard of it, if the way is known: [T + longest delay, 8] -> [T, 8]."""
+        learned = [band[band > 0] for band in np.array(self._gains).T]
+        gains = np.array([np.median(band) if len(band) else 0.0 for band in learned])
+        return np.asarray(_delayed(_lingering(played), delay) * gains, np.float32)
 
 
 class EchoGuard:
@@ -337,6 +387,7 @@ class EchoGuard:
     """
 
     def __init__(self) -> None:
+        self._path = EchoPath()
         mic = (WINDOW_FRAMES + _SMOOTH_FRAMES) * MIC_FRAME_SAMPLES
         self._heard = Recall(mic)
         self._played = Recall(3 * (mic + LONGEST_DELAY_FRAMES * MIC_FRAME_SAMPLES))
@@ -370,10 +421,19 @@ class EchoGuard:
         if _audible_frames(played) < _FEWEST_FRAMES:
             return None
         similarity, delay = _best_delay(heard, played)
-        start = LONGEST_DELAY_FRAMES - delay
-        copy = played[start : start + WINDOW_FRAMES]
         newest = max(1, round(newest_s / FRAME_S))
-        return Likeness(similarity, _excess_db(heard, copy, newest), delay * FRAME_S)
+        copy = _delayed(played, delay)
+        excess = _excess(heard, copy * _gains(heard, copy, newest), newest)
+        plain = Likeness(similarity, excess.level_db(), delay * FRAME_S)
+        found = plain
+        if self._path.known:
+            excess = _excess(heard, self._path.predict(played, delay), newest)
+            others = int(np.count_nonzero(excess.bands_db() > _OTHER_BAND_DB))
+            found = replace(plain, excess_db=excess.level_db(), other_bands=others)
+        # By this second alone: who turns the volume up is not an unknown voice for good.
+        if similarity >= _TEACHES and plain.is_echo:
+            self._path.learn(heard, played, delay)
+        return found
 
 
 def _audible_frames(played: NDArray[np.float32]) -> int:
@@ -416,15 +476,54 @@ def _best_delay(heard: NDArray[np.float32], played: NDArray[np.float32]) -> tupl
     return float(scores[best]), LONGEST_DELAY_FRAMES - best
 
 
-def _excess_db(heard: NDArray[np.float32], copy: NDArray[np.float32], newest: int) -> float:
-    """Level of the newest frames above that of the copy, whose gain in each band is the median."""
+def _delayed(played: NDArray[np.float32], delay: int) -> NDArray[np.float32]:
+    """[T + longest delay, 8] -> [T, 8], as it would arrive `delay` frames later."""
+    start = LONGEST_DELAY_FRAMES - delay
+    return played[start : start + WINDOW_FRAMES]
+
+
+def _lingering(played: NDArray[np.float32]) -> NDArray[np.float32]:
+    """What a room makes of it: amplitudes that fall no faster than `_LINGERS`. [T, 8]."""
+    fallen = np.float32(_LINGERS) ** np.arange(len(played), dtype=np.float32)[:, None]
+    return np.asarray(np.maximum.accumulate(played / fallen, axis=0) * fallen)
+
+
+def _gains(
+    heard: NDArray[np.float32], copy: NDArray[np.float32], newest: int
+) -> NDArray[np.float32]:
+    """Of each band, the median where the copy is loud; 0: it never is. Both [T, 8] -> [8].
+
+    The newest frames count only where there are too few others.
+    """
     gains = np.zeros(copy.shape[1], np.float32)
     for band in range(copy.shape[1]):
         loud = copy[:, band] > max(_AUDIBLE, float(np.median(copy[:, band])))
-        if np.count_nonzero(loud[:-newest]) >= _FEWEST_BEFORE:
-            loud[-newest:] = False  # a visitor's voice is no measure of the room
+        before = len(loud) - newest
+        if np.count_nonzero(loud[:before]) >= _FEWEST_BEFORE:
+            loud[before:] = False  # a visitor's voice is no measure of the room
         if loud.any():
             gains[band] = np.median(heard[loud, band] / copy[loud, band])
-    expected = float(np.sum(np.square(copy[-newest:] * gains)))
-    found = float(np.sum(np.square(heard[-newest:])))
-    return float(10 * np.log10((found + 1.0) / (expected + 1.0)))
+    return gains
+
+
+@dataclass(frozen=True, slots=True)
+class _Excess:
+    """Energy of each band, [8]: what was found, and what the room and the copy make."""
+
+    found: NDArray[np.float32]
+    known: NDArray[np.float32]
+
+    def level_db(self) -> float:
+        return float(10 * np.log10((self.found.sum() + 1.0) / (self.known.sum() + 1.0)))
+
+    def bands_db(self) -> NDArray[np.float32]:
+        """Where there is hardly a sound, 0. [8]"""
+        heard = _HARDLY_A_SOUND
+        return np.asarray(10 * np.log10((self.found + heard) / (self.known + heard)), np.float32)
+
+
+def _excess(heard: NDArray[np.float32], expected: NDArray[np.float32], newest: int) -> _Excess:
+    """Of the newest frames, against `expected` and what is heard between words. Both [T, 8]."""
+    room = np.percentile(heard, _QUIETEST_PERCENT, axis=0)
+    found = np.sum(np.square(heard[-newest:]), axis=0)
+    return _Excess(found, np.sum(np.square(expected[-newest:]) + np.square(room), axis=0))

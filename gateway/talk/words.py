@@ -6,6 +6,9 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇"
 _WORD = re.compile(
     rf"(?P<han>[{_HAN}])"
@@ -44,6 +47,14 @@ _LEAST_HUM_ODDS = -0.3
 # A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
 _FEWEST_ECHOED_WORDS = 4
 _PROBABLY_REPEATED, _SURELY_REPEATED = 0.5, 0.8
+# Of the tuning half's interruptions none that has no word to stop people is 0.55 like an answer.
+_PROBABLY_MISHEARD, _SURELY_MISHEARD = 0.6, 0.8
+# Letters that are written for one another where a word was not understood.
+_ALIKE = str.maketrans("bpdtgkqcfvszxjmneiyouw", "ppttkkkkffssssnneeeooo")
+_SPELT = ((re.compile("c(?=[eiy])|[cs]h"), "s"), (re.compile("ph"), "f"), (re.compile("h"), ""))
+_TWICE = re.compile(r"([a-z])\1+")
+_VOWELS = np.array([ord(letter) for letter in "aeo"], np.uint32)
+_VOWEL_WEIGHT = 0.5
 _BEHIND_ECHO = " \t.,!?;:…。，！？；：、"
 _ECHO_SPAN_WORDS = 12
 # Each is compared with each, on the event loop: some minutes of speech take a tenth of a second.
@@ -214,12 +225,53 @@ def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bo
     two is taken for one. complete: False for a text whose end may still change.
     """
     words = words_of(text)[:_MOST_COMPARED_WORDS]
-    share = share_repeated(words, words_of(said)[-2 * len(words) - _ECHO_SPAN_WORDS :])
-    if not sounds_like_it:
-        return len(words) >= _FEWEST_ECHOED_WORDS and share >= _SURELY_REPEATED
+    own = words_of(said)[-2 * len(words) - _ECHO_SPAN_WORDS :]
+    if not sounds_like_it and len(words) < _FEWEST_ECHOED_WORDS:
+        return False
     if not complete and len(words) < _FEWEST_ECHOED_WORDS:
         return True
-    return share >= _PROBABLY_REPEATED
+    repeated = _PROBABLY_REPEATED if sounds_like_it else _SURELY_REPEATED
+    misheard = _PROBABLY_MISHEARD if sounds_like_it else _SURELY_MISHEARD
+    if share_repeated(words, own) >= repeated:
+        return True
+    if stops(" ".join(word for word in words if word not in own)):
+        return False
+    return share_misheard(words, own) >= misheard
+
+
+def share_misheard(words: Sequence[str], said: Sequence[str]) -> float:
+    """How much `words` sound like some stretch of `said`, at most 1: "deplanetary", "to plant a
+    tree".
+
+    The least edits that make one of the other, by letters that stand for sounds; a vowel counts
+    half as much as a consonant. Of what both have in common by chance it is 0.4 to 0.6.
+    """
+    letters, own = _letters(words), _letters(said)
+    weights, own_weights = _weights(letters), _weights(own)
+    if not letters.size:
+        return 1.0
+    # The cheapest edits up to each letter of `said`; they may begin at any, so all begin with 0.
+    skipped = np.concatenate([[0.0], np.cumsum(own_weights)])
+    costs = np.zeros(len(own) + 1)
+    for letter, weight in zip(letters, weights, strict=True):
+        other = np.where(own == letter, 0.0, np.maximum(own_weights, weight))
+        step = costs + weight
+        step[1:] = np.minimum(step[1:], costs[:-1] + other)
+        costs = np.minimum.accumulate(step - skipped) + skipped
+    return 1.0 - float(costs.min() / weights.sum())
+
+
+def _letters(words: Sequence[str]) -> NDArray[np.uint32]:
+    """Classes of sounds, without blanks: words are cut at the wrong places, too. [N] code points"""
+    spelt = "".join(words).replace("'", "")
+    for pattern, sound in _SPELT:
+        spelt = pattern.sub(sound, spelt)
+    spelt = _TWICE.sub(r"\1", spelt.translate(_ALIKE))
+    return np.frombuffer(spelt.encode("utf-32-le"), np.uint32)
+
+
+def _weights(letters: NDArray[np.uint32]) -> NDArray[np.float64]:
+    return np.where(np.isin(letters, _VOWELS), _VOWEL_WEIGHT, 1.0)
 
 
 def without_echo(text: str, said: str) -> str:

@@ -49,13 +49,13 @@ def microphone(answer: np.ndarray, *, echo_db: float, delay_ms: int) -> np.ndarr
     return np.asarray(late + draws.normal(size=len(late)) * 15)
 
 
-def likenesses(answer: np.ndarray, mic: np.ndarray) -> list[Likeness]:
-    """Every 100 ms, once there is a second of it."""
+def likenesses(answer: np.ndarray, mic: np.ndarray, every: int = 5) -> list[Likeness]:
+    """Every so many ticks, once there is a second of it."""
     guard, found = EchoGuard(), []
     for tick in range(len(mic) // 320):
         guard.play(answer[960 * tick : 960 * (tick + 1)])
         guard.hear(np.clip(mic[320 * tick : 320 * (tick + 1)], -32768, 32767).astype(np.int16))
-        if tick % 5 == 0 and (likeness := guard.likeness(0.2)) is not None:
+        if tick % every == 0 and (likeness := guard.likeness(0.2)) is not None:
             found.append(likeness)
     return found
 
@@ -68,6 +68,32 @@ def test_an_echo_is_known_for_one(answer: np.ndarray, echo_db: float, delay_ms: 
     assert np.mean([likeness.is_echo for likeness in found]) >= 0.9
     delay_s = float(np.median([likeness.delay_s for likeness in found]))
     assert delay_s == pytest.approx(delay_ms / 1000, abs=0.02)
+
+
+@pytest.fixture(scope="module")
+def phrases(answer: np.ndarray) -> np.ndarray:
+    """What the avatar says, in phrases of 1 s with 0.7 s of silence behind each. 48 kHz."""
+    silence = np.zeros(round(0.7 * 48_000), np.int16)
+    pieces = [answer[start : start + 48_000] for start in range(0, 3 * 48_000, 48_000)]
+    return np.concatenate([sound for piece in 2 * pieces for sound in (piece, silence)])
+
+
+@pytest.mark.parametrize("echo_db", [-6, -12])
+def test_the_first_word_behind_a_silence_is_an_echo(phrases: np.ndarray, echo_db: float) -> None:
+    mic = microphone(phrases, echo_db=echo_db, delay_ms=120)
+    assert all(likeness.is_echo for likeness in likenesses(phrases, mic, every=3))
+
+
+def test_a_visitor_is_heard_where_the_echo_is_known(
+    phrases: np.ndarray, visitor: np.ndarray
+) -> None:
+    mic = microphone(phrases, echo_db=-12, delay_ms=120)
+    starts_s = 6.0
+    start = round(starts_s * 16_000)
+    mic[start:] += visitor[: len(mic) - start]
+    found = likenesses(phrases, mic, every=3)
+    over = found[-round((len(mic) / 16_000 - starts_s - 0.2) / 0.06) :]
+    assert np.mean([likeness.is_echo for likeness in over]) < 0.3
 
 
 def test_a_visitor_is_no_echo(answer: np.ndarray, visitor: np.ndarray) -> None:
@@ -167,6 +193,35 @@ def test_a_visitor_stops_it_over_its_own_echo(answer: np.ndarray, visitor: np.nd
     room.talk.final(1, "It was the best of times. And so my fellow Americans.", room.now)
     assert room.talk.turn is not None
     assert room.talk.turn.question == "And so my fellow Americans."
+
+
+def test_what_a_recogniser_makes_up_of_an_echo_ends_nothing_before_a_pause() -> None:
+    talk = Conversation()
+    talk.submit_text("Tell me.", 0)
+    talk.token(1, "Dig a hole twice as wide as its roots.", last=True, now=0)
+    talk.started(1)
+    talk.speech_started(1, 2.0)
+    talk.echo_heard(2.1)
+    talk.partial(1, "I think I am going to be a little more")
+    assert talk.turn is not None
+    talk.voice_persists()
+    talk.partial(1, "I think I am going to be a little more")
+    assert talk.turn is None
+
+
+@pytest.mark.parametrize("hum", ["Mm-hm.", ""])
+def test_a_hum_made_of_an_echo_does_not_hide_who_speaks_over_it(hum: str) -> None:
+    talk = Conversation()
+    talk.submit_text("Tell me.", 0)
+    talk.token(1, "Rivers carry stones down from the mountains.", last=True, now=0)
+    talk.started(1)
+    talk.speech_started(1, 0.3)
+    talk.echo_heard(0.4)
+    talk.partial(1, hum)
+    assert talk.voice_persists() != []
+    talk.partial(1, "Rivers carry stones")
+    talk.partial(1, "Rivers carry stones. Stop talking")
+    assert talk.turn is None
 
 
 def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:

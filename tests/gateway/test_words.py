@@ -11,6 +11,7 @@ from gateway.talk.words import (
     is_misheard_hum,
     joined,
     same_question,
+    share_misheard,
     share_repeated,
     without_echo,
     words_of,
@@ -136,6 +137,40 @@ SAID = "The sea is a vast and mysterious place, home to many ships."
 )
 def test_our_own_words(text: str, sounds_like_it: bool, complete: bool, echo: bool) -> None:
     assert is_echo(text, SAID, sounds_like_it=sounds_like_it, complete=complete) is echo
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Deplanetary.", "To plant a tree, dig a hole"),
+        ("Eat each morning at flu over the.", "a quiet village. Each morning it flew over the"),
+        ("To plammatory dig up", "To plant a tree, dig a hole"),
+    ],
+)
+def test_our_own_words_misheard(text: str, said: str) -> None:
+    assert is_echo(text, said, sounds_like_it=True, complete=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Can I ask something else?", "Let us talk about music.", "What do you mean by that?", "Stop."],
+)
+def test_what_a_visitor_says_is_not_our_words_misheard(text: str) -> None:
+    said = "To plant a tree, dig a hole twice as wide as its roots. Set it in straight."
+    assert not is_echo(text, said, sounds_like_it=True, complete=True)
+
+
+def test_a_word_that_stops_people_is_never_misheard() -> None:
+    said = "on the tops of the hills"
+    assert share_misheard(["stop"], words_of(said)) > 0.7
+    assert not is_echo("Stop", said, sounds_like_it=True, complete=True)
+
+
+def test_words_sound_like_others_by_the_letters_they_share() -> None:
+    said = words_of("to plant a tree")
+    assert share_misheard(said, said) == 1.0
+    assert share_misheard(words_of("do blend a three"), said) > 0.8
+    assert share_misheard(words_of("give me some music"), said) < 0.5
 
 
 @pytest.mark.parametrize(
