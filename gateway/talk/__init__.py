@@ -7,6 +7,7 @@
 `words`: what spoken words amount to: the same question, a listener's "uh-huh", our own words.
 `speculation`: how many answers are prepared before anybody has asked.
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
+`echo`: whether it is our own voice out of a loudspeaker.
 `interruption`: what becomes of the voice then, and how long that took.
 `microphone`: who holds it, which packets travel together, and RTP packets as plain sound.
 """

@@ -12,8 +12,9 @@ import soxr
 from gateway.playout.playout import Playout
 from gateway.talk.actions import Action, DuckTurn, PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
+from gateway.talk.echo import EchoGuard, Likeness
 from gateway.talk.interruption import Interruption
-from gateway.talk.speech_over import BargeIn, EchoGuard, Likeness, Verdict
+from gateway.talk.speech_over import BargeIn, Verdict
 from visavis.tools.bench.visitor.clips import read_mono
 
 CLIPS = Path(__file__).parents[1] / "clips"
