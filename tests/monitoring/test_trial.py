@@ -100,6 +100,14 @@ def test_a_gap_in_the_values_is_a_gap_in_the_line() -> None:
     assert svg.count("stroke-dasharray") == 1
 
 
+def test_what_is_always_below_zero_stays_within_its_panel() -> None:
+    drawn = Drawn("Slack", "percentunit", [Line("asr", [(0.0, -0.8), (5.0, -0.4)])], False, [])
+    svg = panel(drawn, Box(0, 0, 400, 200), SPAN)
+    [filled] = re.findall(r'<polygon points="([^"]+)"', svg)
+    heights = [float(point.split(",")[1]) for point in filled.split()]
+    assert min(heights) > 0 and max(heights) < 200 and ">0%<" in svg
+
+
 def test_no_time_stands_beyond_its_panel() -> None:
     points = [(1000.0, 1.0), (1100.0, 2.0)]
     drawn = Drawn("Wide", "short", [Line("lost", points)], figure=False, steps=[])

@@ -2,6 +2,7 @@
 
 from deploy.monitoring.dashboards.panels import (
     PER_SECOND,
+    SECONDS_PER_SECOND,
     Board,
     Panel,
     Query,
@@ -125,7 +126,7 @@ _OPENAI = Row(
         Panel(
             "HTTP: sound",
             "Seconds of sound in a second: spoken and heard.",
-            "short",
+            SECONDS_PER_SECOND,
             rates("gateway_openai_audio_seconds_total", "direction"),
         ),
     ),

@@ -28,6 +28,8 @@ from grafana_foundation_sdk.models.dashboard import (
 _DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
 PER_SECOND = "count:/s"
 """The unit of how often something happens: Grafana counts, and writes /s behind the number."""
+SECONDS_PER_SECOND = "count:s/s"
+"""The unit of seconds, such as of sound, that come in a second."""
 _HEIGHT = 8
 _Built = TypeVar("_Built", timeseries.Panel, stat.Panel)
 

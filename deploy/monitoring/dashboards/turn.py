@@ -2,6 +2,7 @@
 
 from deploy.monitoring.dashboards.panels import (
     PER_SECOND,
+    SECONDS_PER_SECOND,
     Board,
     Panel,
     Query,
@@ -174,7 +175,7 @@ _SAID = Row(
         Panel(
             "Voice made",
             "Seconds of voice in a second, by language.",
-            "short",
+            SECONDS_PER_SECOND,
             rates("tts_audio_seconds_total", "language"),
         ),
         Panel(

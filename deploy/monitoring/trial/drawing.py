@@ -177,7 +177,7 @@ def _lines(drawn: Drawn, shown: Sequence[Line], box: Box, span: Span) -> Iterato
 def _scale(shown: Sequence[Line], unit: str) -> tuple[list[float], tuple[float, float]]:
     """Values of the grid's lines, and the lowest and the highest that is shown."""
     values = [value for line in shown for _, value in line.points]
-    low, high = min(0.0, *values), max(values)
+    low, high = min(0.0, *values), max(0.0, *values)
     if high <= low:
         high = low + 1.0
     if unit == "bytes":  # round in powers of two
