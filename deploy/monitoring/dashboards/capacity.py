@@ -1,6 +1,7 @@
 """Capacity and scaling: who can still be let in, what it costs, and what holds the fleet up."""
 
 from deploy.monitoring.dashboards.panels import (
+    PER_SECOND,
     Board,
     Panel,
     Query,
@@ -47,7 +48,7 @@ _ROOM = Row(
             "Let in and refused",
             "In a second: sessions begun, visitors refused by the gateway, attaches refused by "
             "replicas.",
-            "short",
+            PER_SECOND,
             (
                 total("gateway_sessions_begun_total", "begun"),
                 total("gateway_refused_total", "refused"),
@@ -58,7 +59,7 @@ _ROOM = Row(
             "Asked for a session and refused",
             "In a second, by status and reason. 429 at_capacity: deadlines would not hold; 503: a "
             "gateway that drains or is full, a stage that is away, no bus.",
-            "short",
+            PER_SECOND,
             rates("gateway_session_refusals_total", "status, reason"),
         ),
         Panel(
@@ -70,7 +71,7 @@ _ROOM = Row(
         Panel(
             "Places in line that ended",
             "In a second, by how.",
-            "short",
+            PER_SECOND,
             rates("gateway_queue_ended_total", "how"),
         ),
         Panel(
@@ -149,13 +150,13 @@ _FLEET = Row(
         Panel(
             "Attaches to stages",
             "In a second, by result; lost and moved are what replicas' ends cost.",
-            "short",
+            PER_SECOND,
             rates("gateway_stage_attach_total", "stage, result"),
         ),
         Panel(
             "Handed to other gateways",
             "Requests and sockets in a second.",
-            "short",
+            PER_SECOND,
             rates("gateway_passed_on_total", "type"),
         ),
         Panel(
@@ -212,25 +213,25 @@ _BUS = Row(
         Panel(
             "Chunks",
             "Published in a second, by kind.",
-            "short",
+            PER_SECOND,
             rates("bus_published_chunks_total", "kind"),
         ),
         Panel(
             "Chunks received",
             "In a second, by kind; one that several read counts for each.",
-            "short",
+            PER_SECOND,
             rates("bus_received_chunks_total", "kind"),
         ),
         Panel(
             "Chunks dropped, by why",
             "In a second. Stale is what an interruption leaves behind; full is too slow a reader.",
-            "short",
+            PER_SECOND,
             rates("bus_dropped_chunks_total", "kind, reason"),
         ),
         Panel(
             "Chunks lost",
             "Holes in the numbers, in a second; none are wanted.",
-            "short",
+            PER_SECOND,
             rates("bus_lost_chunks_total", "kind"),
             columns=12,
         ),

@@ -1,6 +1,8 @@
 """The other doors: live to many, rooms of comments, clients that speak others' protocols."""
 
 from deploy.monitoring.dashboards.panels import (
+    PER_SECOND,
+    SECONDS_PER_SECOND,
     Board,
     Panel,
     Query,
@@ -33,7 +35,7 @@ _LIVE = Row(
         Panel(
             "Pictures that targets did not get",
             "In a second, because their network was too slow.",
-            "short",
+            PER_SECOND,
             rates("gateway_broadcast_dropped_pictures_total", "protocol"),
         ),
         Panel(
@@ -57,7 +59,7 @@ _LIVE = Row(
         Panel(
             "Viewers that lost something",
             "Times in a second that a slow viewer lost media.",
-            "short",
+            PER_SECOND,
             rates("gateway_viewer_drops_total", "transport"),
         ),
     ),
@@ -69,7 +71,7 @@ _ROOMS = Row(
         Panel(
             "Comments by what became of them",
             "In a second: answered, merged with what others asked, expired, blocked and so on.",
-            "short",
+            PER_SECOND,
             rates("gateway_room_comments_total", "outcome"),
         ),
         Panel(
@@ -100,31 +102,31 @@ _OPENAI = Row(
         Panel(
             "Realtime: responses",
             "In a second, by how they ended. Failed ones are ours.",
-            "short",
+            PER_SECOND,
             rates("gateway_realtime_responses_total", "status"),
         ),
         Panel(
             "Realtime: errors",
             "In a second, by code. Most codes are mistakes of the client.",
-            "short",
+            PER_SECOND,
             rates("gateway_realtime_errors_total", "code"),
         ),
         Panel(
             "HTTP: requests by route",
             "In a second.",
-            "short",
+            PER_SECOND,
             rates("gateway_openai_requests_total", "route"),
         ),
         Panel(
             "HTTP: requests by status",
             "In a second. 429: no room, or over a limit; 499: the client left first; 5xx is ours.",
-            "short",
+            PER_SECOND,
             rates("gateway_openai_requests_total", "status"),
         ),
         Panel(
             "HTTP: sound",
             "Seconds of sound in a second: spoken and heard.",
-            "short",
+            SECONDS_PER_SECOND,
             rates("gateway_openai_audio_seconds_total", "direction"),
         ),
     ),
@@ -136,7 +138,7 @@ _OTHERS = Row(
         Panel(
             "Calls of NVIDIA's clients",
             "In a second, by method and final status.",
-            "short",
+            PER_SECOND,
             (
                 Query(
                     'sum by (method, code) (rate(grpc_requests_total{method=~".+/.+"}'
@@ -154,7 +156,7 @@ _OTHERS = Row(
         Panel(
             "Requests of Wyoming's clients",
             "In a second, by kind and by how they ended.",
-            "short",
+            PER_SECOND,
             rates("gateway_wyoming_requests_total", "kind, code"),
         ),
     ),

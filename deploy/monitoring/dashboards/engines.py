@@ -1,6 +1,7 @@
 """Engines and GPUs: lanes, batches, what a network runs on, and what its device does."""
 
 from deploy.monitoring.dashboards.panels import (
+    PER_SECOND,
     Board,
     Panel,
     Query,
@@ -30,7 +31,7 @@ _LANES = Row(
             "Deadlines missed",
             "In a second: pictures whose time had passed before they were drawn, and those that "
             "left the gateway late.",
-            "short",
+            PER_SECOND,
             (
                 total("face_late_frames_total", "face: skipped"),
                 total("gateway_late_pictures_total", "gateway: late"),
@@ -92,7 +93,7 @@ _STATE = Row(
             "Processes whose network runs there now.",
             "short",
             level("engine_backend_info", "engine, backend, device"),
-            columns=12,
+            columns=16,
         ),
         Panel(
             "Stepped down, and loaded anew",
@@ -106,7 +107,7 @@ _STATE = Row(
                 Query("sum by (engine) (engine_restarts_total)", "{{engine}}: loaded anew"),
             ),
             limit=1,
-            columns=12,
+            columns=8,
         ),
     ),
 )

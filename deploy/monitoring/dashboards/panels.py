@@ -26,6 +26,10 @@ from grafana_foundation_sdk.models.dashboard import (
 
 # The one that provisioning/datasources/prometheus.yml makes; another may be chosen on the page.
 _DATASOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")
+PER_SECOND = "count:/s"
+"""The unit of how often something happens: Grafana counts, and writes /s behind the number."""
+SECONDS_PER_SECOND = "count:s/s"
+"""The unit of seconds, such as of sound, that come in a second."""
 _HEIGHT = 8
 _Built = TypeVar("_Built", timeseries.Panel, stat.Panel)
 
@@ -46,7 +50,7 @@ class Panel:
     help: str
     """What it tells, and what a good value is."""
     unit: str
-    """Grafana's name of it: s, percentunit, short, bytes …"""
+    """Grafana's name of it: s, percentunit, short, bytes, PER_SECOND …"""
     queries: tuple[Query, ...]
     limit: float | None = None
     """Lines: where a dashed red one is drawn; figures: from where on they are green."""

@@ -1,6 +1,8 @@
 """One turn in depth: each stage's queue and compute, and what the answer is made of."""
 
 from deploy.monitoring.dashboards.panels import (
+    PER_SECOND,
+    SECONDS_PER_SECOND,
     Board,
     Panel,
     Query,
@@ -41,7 +43,7 @@ _WHOLE = Row(
         Panel(
             "gRPC calls",
             "In a second, by final status. Cancelled is how a lease ends.",
-            "short",
+            PER_SECOND,
             rates("grpc_requests_total", "code"),
         ),
         Panel(
@@ -90,20 +92,20 @@ _THOUGHT = Row(
         Panel(
             "Tokens",
             "In a second, all answers together: read anew, and written.",
-            "short",
+            PER_SECOND,
             rates("llm_tokens_total", "direction"),
         ),
         Panel(
             "Questions that were known",
             "In a second: found in the answer book or among the learnt answers, or not.",
-            "short",
+            PER_SECOND,
             rates("gateway_answer_cache_lookups_total", "result"),
         ),
         Panel(
             "Prepared answers",
             "In a second: opened in a pause or before it, then spoken or thrown away; and the "
             "seconds that those spoken were begun before the final words.",
-            "short",
+            PER_SECOND,
             (
                 total("speculation_opened_total", "opened"),
                 total("speculation_foreseen_total", "of these, before the pause"),
@@ -115,7 +117,7 @@ _THOUGHT = Row(
         Panel(
             "What prepared answers cost",
             "Tokens, and seconds of voice, in a second, that nobody heard.",
-            "short",
+            PER_SECOND,
             (
                 total("speculation_wasted_tokens_total", "tokens"),
                 total("speculation_wasted_voice_seconds_total", "seconds of voice"),
@@ -127,14 +129,14 @@ _THOUGHT = Row(
             "short",
             (
                 *rates("gateway_knowledge_lookups_total", "result"),
-                *level("gateway_knowledge_passages", "instance", how="max"),
+                Query("max by (instance) (gateway_knowledge_passages)", "passages: {{instance}}"),
             ),
             columns=6,
         ),
         Panel(
             "Tools that answers call",
             "In a second, by who does them and what came of it.",
-            "short",
+            PER_SECOND,
             rates("gateway_tool_calls_total", "by, result"),
             columns=6,
         ),
@@ -167,13 +169,13 @@ _SAID = Row(
         Panel(
             "Phrases",
             "Spoken in a second: prerendered or not.",
-            "short",
+            PER_SECOND,
             rates("tts_phrase_cache_lookups_total", "result"),
         ),
         Panel(
             "Voice made",
             "Seconds of voice in a second, by language.",
-            "short",
+            SECONDS_PER_SECOND,
             rates("tts_audio_seconds_total", "language"),
         ),
         Panel(
@@ -186,7 +188,7 @@ _SAID = Row(
         Panel(
             "Frames",
             "In a second: speaking, live, for the loop; and those skipped for being late.",
-            "short",
+            PER_SECOND,
             (*rates("face_frames_total", "mode"), total("face_late_frames_total", "skipped")),
         ),
         Panel(
@@ -224,7 +226,7 @@ _KEPT = Row(
         Panel(
             "What made room",
             "In a second: answers evicted or expired, phrases evicted.",
-            "short",
+            PER_SECOND,
             (
                 *rates("gateway_answer_cache_removals_total", "reason"),
                 total("tts_phrase_cache_evictions_total", "phrases"),
@@ -233,7 +235,7 @@ _KEPT = Row(
         Panel(
             "Loops asked of the face",
             "In a second: kept, failed, refused for want of memory.",
-            "short",
+            PER_SECOND,
             rates("gateway_idle_loop_fetches_total", "result"),
             columns=12,
         ),

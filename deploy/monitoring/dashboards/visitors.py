@@ -1,6 +1,7 @@
 """What visitors experience: the promises first, then what may be wrong with an answer."""
 
 from deploy.monitoring.dashboards.panels import (
+    PER_SECOND,
     Board,
     Panel,
     Query,
@@ -14,10 +15,10 @@ from deploy.monitoring.objectives import ASKED, OBJECTIVES
 
 # Name of the objective, title, what the good share is called, columns.
 _PROMISED = (
-    ("answers_slow", "Answers that begin within a second", "in time", 4),
+    ("answers_slow", "Answers that begin within a second", "in time", 5),
     ("turns_failed", "Turns that did not fail", "not failed", 5),
     ("visitors_refused", "Visitors who were let in", "let in", 5),
-    ("pictures_late", "Pictures in time", "in time", 5),
+    ("pictures_late", "Pictures in time", "in time", 4),
     ("stages_gone", "Every kind of process is there", "there", 5),
 )
 _TARGETS = {objective.name: objective.target for objective in OBJECTIVES}
@@ -72,13 +73,13 @@ _MEDIA = Row(
         Panel(
             "Gaps in the voice",
             "Underruns in a second of all answers together; none are wanted.",
-            "short",
+            PER_SECOND,
             (total("gateway_voice_underruns_total", "underruns"),),
         ),
         Panel(
             "Late and lost pictures",
             "Pictures in a second that left after their time, or that nobody could have decoded.",
-            "short",
+            PER_SECOND,
             (
                 total("gateway_late_pictures_total", "late"),
                 total("gateway_dropped_pictures_total", "dropped"),
@@ -94,7 +95,7 @@ _MEDIA = Row(
         Panel(
             "Pictures that left",
             "Of a turn, live idle ones, and those of the loop in memory.",
-            "short",
+            PER_SECOND,
             rates("gateway_pictures_total", "source"),
         ),
         Panel(
@@ -107,7 +108,7 @@ _MEDIA = Row(
             "Viewers and microphones that lost something",
             "Times in a second that a slow viewer lost media; packets of microphones that were "
             "lost or late.",
-            "short",
+            PER_SECOND,
             (
                 *rates("gateway_viewer_drops_total", "transport"),
                 Query(
@@ -125,7 +126,7 @@ _TURNS = Row(
         Panel(
             "Turns by how they ended",
             "In a second. Discarded ones were prepared and never heard.",
-            "short",
+            PER_SECOND,
             rates("gateway_turns_total", "outcome"),
         ),
         Panel(
@@ -145,7 +146,7 @@ _TURNS = Row(
         Panel(
             "Sounds that were no interruption",
             "In a second: the answer gave way and went on; our own voice in the microphone.",
-            "short",
+            PER_SECOND,
             (
                 *rates("false_interruptions_total", "given"),
                 total("echo_suppressed_total", "echo"),
@@ -155,7 +156,7 @@ _TURNS = Row(
         Panel(
             "Refused",
             "Visitors in a second who were not let in, by what had no room.",
-            "short",
+            PER_SECOND,
             # Prometheus keeps `service` for the process that was scraped.
             rates("gateway_refused_total", "exported_service"),
             columns=6,
@@ -163,7 +164,7 @@ _TURNS = Row(
         Panel(
             "Sessions that ended",
             "In a second, by why. Failed ones are ours.",
-            "short",
+            PER_SECOND,
             rates("gateway_sessions_ended_total", "reason"),
             columns=6,
         ),
@@ -171,7 +172,7 @@ _TURNS = Row(
             "Connections that were closed",
             "In a second, by why: requests that do not come to their end, clients that read "
             "nothing, too many at once.",
-            "short",
+            PER_SECOND,
             rates("gateway_connections_refused_total", "reason"),
             columns=6,
         ),

@@ -62,11 +62,13 @@ async def own_stack(
     replicas: dict[str, int] | None = None,
     known: Sequence[str] = (KNOWN_QUESTION,),
     more: str = "",
+    sessions: int = 0,
 ) -> AsyncIterator[Stack]:
     """`visavis up` in this process, on a free port, with so many slots of each service.
 
     known: questions that are answered without the language model. more: of visavis.toml, from the
-    gateway's settings on. Raises VisavisError where it does not become ready.
+    gateway's settings on. sessions: that each gateway takes; 0: as many as there are slots.
+    Raises VisavisError where it does not become ready.
     """
     known_answer = {"language": "en", "questions": list(known), "answer": _KNOWN_ANSWER}
     told = {"answers": [known_answer], "welcome": [_WELCOME]}
@@ -76,6 +78,8 @@ async def own_stack(
     arguments = stack_arguments(PROFILE, config)
     for name, flags in stack_flags(slots).items():
         arguments[name] += flags
+    if sessions:
+        arguments["gateway"] += ["--max-sessions", str(sessions)]
     options = StackOptions(log_dir=folder / "logs", arguments=arguments, replicas=replicas or {})
     async with Stack(options) as stack:
         yield stack

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
-import logging
 import secrets
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc.aio
 import httpx
 import websockets
-from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from visavis.client import GatewayClient
-from visavis.serving import aiortc_private
-from visavis.tools.stack.nats_server import free_port
+from deploy.monitoring.trial.crowd import KNOWN_QUESTION
+from deploy.monitoring.trial.live import again, go_live
+from visavis.client import GatewayClient, GatewaySession
 from visavis.v1 import (
     audio2face_pb2,
     audio2face_pb2_grpc,
@@ -29,10 +27,6 @@ from visavis.v1 import (
     riva_tts_pb2_grpc,
 )
 
-log = logging.getLogger(__name__)
-
-SESSIONS = 3
-"""That these clients have at once: one that goes live, one of Realtime, one with a tool."""
 CLIENT_KEY = secrets.token_urlsafe(16)
 """What clients of other protocols show to the services."""
 _RATE_HZ = 16_000
@@ -46,31 +40,29 @@ _WEATHER = {
         "required": ["city"],
     },
 }
-_AGAIN_S = 5.0
-_LIVE_S, _AWAY_S = 40.0, 6.0
-# Takes an RTMP stream, and does nothing with it.
-_SINK = "import sys, av\nfor _ in av.open(sys.argv[1], options={'listen': '1'}).demux(): pass"
-_COMMENTS = (
-    "When are you open?",
-    "what is the oldest thing here",
-    "https://example.com/ look at this",
-    "When are you open ?",
-    "Cleo, do you like it here?",
-)
+# The first result comes at once. The smallest model then calls again and never says a word: it has
+# to wait, so that the gateway says some meanwhile.
+_FIRST_RESULT_S, _NEXT_RESULT_S = 0.3, 2.5
+_OVER = ("finished", "failed", "interrupted")
+# In which the face comes to rest, and a loop may show it.
+_ASKS_AFTER_S = 6.0
 
 
 @contextlib.asynccontextmanager
 async def at_the_doors(url: str, wyoming_port: int) -> AsyncIterator[None]:
-    """They come and go for as long as the context lasts; what is refused them they ask again."""
+    """They come and go for as long as the context lasts; what is refused them they ask again.
+
+    Three of them have sessions, and stay: who goes live, one of Realtime, one with a tool.
+    """
     visits: tuple[Callable[[], Awaitable[None]], ...] = (
-        lambda: _go_live(url),
+        lambda: go_live(url),
         lambda: _talk_by_realtime(url),
         lambda: _ask_openai(url),
         lambda: _use_a_tool(url),
         lambda: _ask_the_services(url),
         lambda: _ask_wyoming(wyoming_port),
     )
-    tasks = [asyncio.create_task(_again(visit)) for visit in visits]
+    tasks = [asyncio.create_task(again(visit)) for visit in visits]
     try:
         yield
     finally:
@@ -79,100 +71,12 @@ async def at_the_doors(url: str, wyoming_port: int) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _again(visit: Callable[[], Awaitable[None]]) -> None:
-    while True:
-        try:
-            await visit()
-        except Exception:  # whoever is refused comes again, and so does one who was cut off
-            log.info("a client was turned away", exc_info=True)
-        await asyncio.sleep(_AGAIN_S)
-
-
-# ------------------------------------------------------------ live, and its room
-
-
-async def _go_live(url: str) -> None:
-    """One session: pushed to a server that is away now and then, watched, and asked by comments."""
-    async with GatewayClient(url) as client:
-        # As an operator, who may broadcast: not by the session's token.
-        made = (await client.call("POST", "/v1/sessions", json={"language": "en"})).json()
-        path = f"/v1/sessions/{made['id']}"
-        try:
-            await _show(client, path)
-        finally:
-            await client.call("DELETE", path)
-
-
-async def _show(client: GatewayClient, path: str) -> None:
-    port, url = free_port(), f"{client.url}{path}"
-    target = {"url": f"rtmp://127.0.0.1:{port}/live", "key": "key"}
-    await client.call("POST", f"{path}/broadcasts", json=target)
-    await client.call("POST", f"{path}/room", json={"addressed_as": ["Cleo"]})
-    async with asyncio.TaskGroup() as group:
-        group.create_task(_take_rtmp(f"{target['url']}/key"))
-        group.create_task(_watch_by_whep(f"{url}/whep"))
-        group.create_task(_watch_by_hls(f"{url}/hls/"))
-        group.create_task(_comment(client, path))
-
-
-async def _take_rtmp(url: str) -> None:
-    while True:
-        server = await asyncio.create_subprocess_exec(sys.executable, "-c", _SINK, url)
-        try:
-            await asyncio.sleep(_LIVE_S)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                server.kill()
-            await server.wait()
-        await asyncio.sleep(_AWAY_S)
-
-
-async def _watch_by_whep(url: str) -> None:
-    async def drop(_packet: object) -> None:
-        """Nobody looks at it."""
-
-    pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
-    try:
-        for kind in ("video", "audio"):
-            receiver = pc.addTransceiver(kind, direction="recvonly").receiver
-            aiortc_private.take_packets(receiver, drop)
-        await pc.setLocalDescription(await pc.createOffer())
-        headers = {"Content-Type": "application/sdp"}
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-            told = await http.post(url, content=pc.localDescription.sdp, headers=headers)
-        told.raise_for_status()
-        await pc.setRemoteDescription(RTCSessionDescription(told.text, "answer"))
-        await asyncio.Event().wait()
-    finally:
-        await pc.close()
-
-
-async def _watch_by_hls(url: str) -> None:
-    async with httpx.AsyncClient(base_url=url, trust_env=False, timeout=30) as http:
-        playlist = (await http.get("index.m3u8")).text.split()[-1]
-        while True:
-            newest = (await http.get(playlist)).text.split()[-1]
-            await http.get(newest)
-            await asyncio.sleep(1.0)
-
-
-async def _comment(client: GatewayClient, path: str) -> None:
-    number = 0
-    while True:
-        text = _COMMENTS[number % len(_COMMENTS)]
-        said = {"author": {"name": f"viewer {number % 7}"}, "text": text}
-        await client.call("POST", f"{path}/room/comments", json=said)
-        number += 1
-        await asyncio.sleep(3.0)
-
-
 # ------------------------------------------------------------ OpenAI's clients, and tools
 
 
 async def _talk_by_realtime(url: str) -> None:
     """Asks by text again and again, and now and then for what there is not."""
     address = f"ws{url.removeprefix('http')}/v1/realtime?model=gpt-realtime"
-    item = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": _SAID}]}
     async with websockets.connect(address, proxy=None, max_size=None) as socket:
 
         async def read() -> None:
@@ -181,7 +85,11 @@ async def _talk_by_realtime(url: str) -> None:
 
         reading = asyncio.create_task(read())
         try:
-            while not reading.done():
+            for text in itertools.cycle((_SAID, KNOWN_QUESTION)):
+                if reading.done():
+                    return
+                content = [{"type": "input_text", "text": text}]
+                item = {"type": "message", "role": "user", "content": content}
                 for event in (
                     {"type": "conversation.item.create", "item": item},
                     {"type": "response.create"},
@@ -207,18 +115,39 @@ async def _ask_openai(url: str) -> None:
 
 
 async def _use_a_tool(url: str) -> None:
+    """Watches, and asks now and then what has to be looked up."""
     chosen = {"name": _WEATHER["name"]}
     async with (
         GatewayClient(url) as client,
         client.session(language="en", tools=[_WEATHER], tool_choice=chosen) as session,
+        websockets.connect(
+            f"ws{url.removeprefix('http')}/v1/sessions/{session.id}/media", proxy=None
+        ) as pictures,
     ):
-        await session.ask("How is the weather in Rome?")
-        async with asyncio.timeout(60):
-            async for event in session.events():
-                if event["type"] == "answer.tool_call":
-                    await session.tool_result(event["call_id"], "18 degrees and sunny.")
-                elif event["type"] == "turn" and event["event"] in ("finished", "failed"):
-                    return
+
+        async def watch() -> None:
+            async for _ in pictures:
+                pass
+
+        watching = asyncio.create_task(watch())
+        try:
+            while not watching.done():
+                await asyncio.sleep(_ASKS_AFTER_S)
+                await _look_up(session)
+        finally:
+            watching.cancel()
+
+
+async def _look_up(session: GatewaySession) -> None:
+    waits_s = itertools.chain((_FIRST_RESULT_S,), itertools.repeat(_NEXT_RESULT_S))
+    turn = await session.ask("How is the weather in Rome?")
+    async with asyncio.timeout(60):
+        async for event in session.events():
+            if event["type"] == "answer.tool_call":
+                await asyncio.sleep(next(waits_s))
+                await session.tool_result(event["call_id"], "18 degrees and sunny.")
+            elif event["type"] == "turn" and event["turn"] == turn and event["event"] in _OVER:
+                return
 
 
 # ------------------------------------------------------------ NVIDIA's, and Home Assistant

@@ -22,10 +22,10 @@ _INKS = (
 )
 _THRESHOLDS = {"green": "#73bf69", "red": _RED}
 _TITLE, _AXIS, _LEGEND_LINE = 34, 18, 17
-_LEFT, _RIGHT = 56, 14
-_LETTER, _CAPITAL = 6.0, 7.8
-"""Widths of letters of the legend, about."""
-_MOST_LEGEND_LINES = 3
+_LEFT, _RIGHT, _TIME_WIDTH = 56, 14, 74
+_NARROW, _WIDE = frozenset("fijlrtI|!.,:;'/()[] -"), frozenset("mwMW%@")
+_MOST_LEGEND_LINES = 5
+_MOST_WHY_LINES = 4
 _GAP_STEPS = 1.6
 """Points further apart than so many steps have a gap between them."""
 _TIME_STEPS_S = (5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600)
@@ -79,7 +79,7 @@ def panel(drawn: Drawn, box: Box, span: Span) -> str:
     parts = [
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'rx="3" fill="{_PANEL}" stroke="{_EDGE}"/>',
-        text(box.x + 10, box.y + 22, _cut(drawn.title, box.width - 20, 7.2), size=13, weight=500),
+        text(box.x + 10, box.y + 22, _cut(drawn.title, box.width - 20, 13), size=13, weight=500),
     ]
     shown = [line for line in drawn.lines if line.points]
     if not shown:
@@ -111,10 +111,10 @@ def text(
 def _nothing(drawn: Drawn, box: Box) -> Iterator[str]:
     middle = box.x + box.width / 2
     yield text(middle, box.y + box.height / 2 + 2, "No data", size=14, anchor="middle")
-    if drawn.why:
-        told = _cut(drawn.why, box.width - 16, _LETTER)
-        y = box.y + box.height / 2 + 22
-        yield text(middle, y, told, ink=FAINT_INK, anchor="middle")
+    y = box.y + box.height / 2 + 24
+    for line in _wrapped(drawn.why, box.width - 24)[:_MOST_WHY_LINES]:
+        yield text(middle, y, line, ink=FAINT_INK, anchor="middle")
+        y += _LEGEND_LINE
 
 
 # ------------------------------------------------------------ a number
@@ -129,9 +129,10 @@ def _number(drawn: Drawn, line: Line, box: Box, span: Span) -> Iterator[str]:
     room = (high - low) or 1.0
     yield from _curve(line, ink, plot, span, (low - 0.4 * room, high + 0.2 * room), opacity=0.2)
     middle = box.x + box.width / 2
-    size = min(42.0, 0.21 * box.width)
+    shown = told(value, drawn.unit)
+    size = min(42.0, 0.21 * box.width, (box.width - 24) / width_of(shown, 1.0))
     y = box.y + box.height * 0.52
-    yield text(middle, y, told(value, drawn.unit), size=size, ink=ink, anchor="middle", weight=500)
+    yield text(middle, y, shown, size=size, ink=ink, anchor="middle", weight=500)
 
 
 def _ink_of(value: float, steps: Sequence[Mapping[str, object]]) -> str:
@@ -176,7 +177,7 @@ def _lines(drawn: Drawn, shown: Sequence[Line], box: Box, span: Span) -> Iterato
 def _scale(shown: Sequence[Line], unit: str) -> tuple[list[float], tuple[float, float]]:
     """Values of the grid's lines, and the lowest and the highest that is shown."""
     values = [value for line in shown for _, value in line.points]
-    low, high = min(0.0, *values), max(values)
+    low, high = min(0.0, *values), max(0.0, *values)
     if high <= low:
         high = low + 1.0
     if unit == "bytes":  # round in powers of two
@@ -203,7 +204,7 @@ def _grid(
             f'<line x1="{plot.x:.1f}" y1="{y:.1f}" x2="{right:.1f}" y2="{y:.1f}" stroke="{_GRID}"/>'
         )
         yield text(plot.x - 7, y + 4, told(mark, unit), ink=FAINT_INK, anchor="end", size=11)
-    most = max(2, int(plot.width / 62))
+    most = max(2, int(plot.width / _TIME_WIDTH))
     length_s = span.end_s - span.start_s
     step_s = next((s for s in _TIME_STEPS_S if length_s / s <= most), _TIME_STEPS_S[-1])
     at_s = math.ceil(span.start_s / step_s) * step_s
@@ -214,7 +215,8 @@ def _grid(
             f'stroke="{_GRID}"/>'
         )
         when = datetime.fromtimestamp(at_s, UTC).strftime("%H:%M" if step_s >= 60 else "%H:%M:%S")
-        yield text(x, bottom + 14, when, ink=FAINT_INK, anchor="middle", size=11)
+        if x + width_of(when, 11) / 2 <= right + _RIGHT:  # else it would stand in the next panel
+            yield text(x, bottom + 14, when, ink=FAINT_INK, anchor="middle", size=11)
         at_s += step_s
 
 
@@ -269,7 +271,7 @@ def _legend_rows(shown: Sequence[Line], width: float) -> list[list[tuple[str, st
     rows: list[list[tuple[str, str]]] = [[]]
     used = 0.0
     for index, line in enumerate(shown):
-        name = _cut(line.legend, width - 30, _LETTER)
+        name = _cut(line.legend, width - 34)
         needs = 34 + width_of(name)
         if rows[-1] and used + needs > width:
             if len(rows) == _MOST_LEGEND_LINES:
@@ -293,14 +295,35 @@ def _legend_row(row: Sequence[tuple[str, str]], x: float, y: float) -> Iterator[
 
 
 def width_of(words: str, size: float = 11.5) -> float:
-    """Of a text, about."""
-    capitals = sum(letter.isupper() for letter in words)
-    return size / 11.5 * (_LETTER * len(words) + (_CAPITAL - _LETTER) * capitals)
+    """Of a text, about; no less than it has in DejaVu Sans, the widest of our fonts."""
+    return size * sum(map(_em_of, words))
 
 
-def _cut(words: str, width: float, letter: float) -> str:
-    most = max(4, int(width / letter))
-    return words if len(words) <= most else words[: most - 1] + "…"
+def _em_of(letter: str) -> float:
+    if letter in _NARROW:
+        return 0.4
+    if letter in _WIDE:
+        return 0.96
+    return 0.72 if letter.isupper() else 0.63
+
+
+def _cut(words: str, width: float, size: float = 11.5) -> str:
+    if width_of(words, size) <= width:
+        return words
+    while len(words) > 3 and width_of(f"{words}…", size) > width:
+        words = words[:-1]
+    return f"{words}…"
+
+
+def _wrapped(words: str, width: float) -> list[str]:
+    """Lines of no more than the width."""
+    lines: list[str] = []
+    for word in words.split():
+        if lines and width_of(f"{lines[-1]} {word}") <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
 
 
 # ------------------------------------------------------------ units
@@ -308,6 +331,8 @@ def _cut(words: str, width: float, letter: float) -> str:
 
 def told(value: float, unit: str) -> str:
     """A value as Grafana writes it in a unit."""
+    if unit.startswith("count:"):
+        return f"{_grown(value, 1000, ('', ' K', ' Mil', ' Bil'))} {unit.removeprefix('count:')}"
     match unit:
         case "s":
             for factor, name in ((1.0, "s"), (1e3, "ms"), (1e6, "µs")):
@@ -322,6 +347,8 @@ def told(value: float, unit: str) -> str:
             return f"{value:.4g}%"
         case "bytes":
             return _grown(value, 1024, (" B", " KiB", " MiB", " GiB", " TiB"))
+        case "Bps":
+            return _grown(value, 1000, (" B/s", " kB/s", " MB/s", " GB/s"))
         case "mbytes":
             return _grown(value * 1024**2, 1024, (" B", " KiB", " MiB", " GiB", " TiB"))
         case "watt":
