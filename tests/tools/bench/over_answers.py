@@ -372,6 +372,14 @@ def main() -> None:
     chosen = options.parse_args()
 
     noise_paths = sorted((chosen.material / "noise").glob("*.opus"))
+    wanted = (
+        noise_paths if chosen.what == "noise" else answers_of(chosen.material / "over", chosen.half)
+    )
+    if not wanted:
+        options.error(
+            f"{chosen.material} has none of it: `python -m training.turn_taking.material.making` "
+            "makes the material, in some minutes"
+        )
 
     async def run() -> Any:
         hearing = open_hearing(AsrSettings.model_validate({"profile": chosen.profile}))
