@@ -163,5 +163,5 @@ async def main(minutes: float) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.live.hour")
     parser.add_argument("--minutes", type=float, default=60.0)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(message)s")
     asyncio.run(main(parser.parse_args().minutes))
