@@ -228,10 +228,14 @@ def outcome_of(name: str, kind: str, answer: Answer, onset_s: float) -> Outcome:
 
 def answers_of(folder: Path, half: str) -> list[tuple[NDArray[np.int16], str]]:
     """Voice, [N] int16 at 16 kHz, and text of each."""
-    paths = sorted(folder.glob(f"answer_{half}_*.opus"))
     return [
-        (read_mono(p, RATE_HZ), p.with_suffix(".txt").read_text("utf-8").strip()) for p in paths
+        (read_mono(p, RATE_HZ), p.with_suffix(".txt").read_text("utf-8").strip())
+        for p in _answer_paths(folder, half)
     ]
+
+
+def _answer_paths(folder: Path, half: str) -> list[Path]:
+    return sorted(folder.glob(f"answer_{half}_*.opus"))
 
 
 def _frames(pcm: NDArray[np.float32]) -> Iterator[NDArray[np.float32]]:
@@ -372,9 +376,8 @@ def main() -> None:
     chosen = options.parse_args()
 
     noise_paths = sorted((chosen.material / "noise").glob("*.opus"))
-    wanted = (
-        noise_paths if chosen.what == "noise" else answers_of(chosen.material / "over", chosen.half)
-    )
+    folder = chosen.material / "over"
+    wanted = noise_paths if chosen.what == "noise" else _answer_paths(folder, chosen.half)
     if not wanted:
         options.error(
             f"{chosen.material} has none of it: `python -m training.turn_taking.material.making` "
@@ -387,7 +390,6 @@ def main() -> None:
         try:
             if chosen.what == "noise":
                 return await noises(hearing, noise_paths, chosen.levels_db)
-            folder = chosen.material / "over"
             if chosen.what == "sounds":
                 done = await sounds(
                     hearing,

@@ -25,11 +25,9 @@ from typing import Any
 import numpy as np
 
 from gateway.live.push.flow import Figures
-from tests.browser.flash_and_beep import frames_of
-from tests.gateway.doubles import FPS
 from tests.gateway.live.peers import free_port
 from tests.tools.bench.live.counter import CounterRig, beep_of
-from tests.tools.bench.live.measure import KEY, Receiver, Stand, receiving, served, until
+from tests.tools.bench.live.measure import KEY, Receiver, Stand, receiving, served, skews_ms, until
 from visavis.client import GatewayClient
 
 _FLASHES = 85
@@ -65,8 +63,7 @@ class Way:
         late = [1000 * (p["wall_s"] - left[n]) for n, p in first.items()]
         beeps = [b[clock] for b in receiver.beeps if clock in b]
         marks = [p[clock] for n, p in first.items() if beep_of(n) and clock in p]
-        pairs = [1000 * min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
-        skews = [p for p in pairs if abs(p) < 300]
+        skews = skews_ms(marks, beeps)
         self.skews_ms += skews
         if late and skews:
             self.turns.append((float(np.median(late)), float(np.median(skews)), len(first)))
@@ -99,8 +96,7 @@ class Way:
 async def shown(stand: Stand) -> None:
     """A turn of the counter, up to the last picture that a busy machine makes of it."""
     left = stand.witness.left
-    stand.rig.doubles.script.voice_s = frames_of(_FLASHES) / FPS
-    await stand.client.call("POST", f"{stand.path}/text", json={"text": "Count."})
+    await stand.count(_FLASHES)
     await until(lambda: left)
     while time.time() - max(left.values()) < _REST_S:  # noqa: ASYNC110
         await asyncio.sleep(0.5)

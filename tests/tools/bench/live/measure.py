@@ -15,7 +15,7 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -80,13 +80,21 @@ def told(way: str, receiver: Receiver, witness: Witness, *, by_stream: bool) -> 
     for clock, named in clocks.items():
         marks = sorted(p[clock] for n, p in first.items() if beep_of(n) and clock in p)
         beeps = [b[clock] for b in receiver.beeps if clock in b]
-        pairs = [min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
-        if len(skews := np.array([1000 * p for p in pairs if abs(p) < 0.3])):
+        if len(skews := np.array(skews_ms(marks, beeps))):
             lines.append(
                 f"  picture after sound, {named}: median {np.median(skews):+.0f} ms, "
                 f"absolute max {np.abs(skews).max():.0f} ({len(skews)} beeps)"
             )
     return "\n".join(lines)
+
+
+def skews_ms(marks: Iterable[float], beeps: Sequence[float]) -> list[float]:
+    """How long after its beep each marked picture is; without those that have none within 0.3 s.
+
+    Both in seconds.
+    """
+    pairs = [min((m - b for b in beeps), key=abs) for m in marks] if beeps else []
+    return [1000 * pair for pair in pairs if abs(pair) < 0.3]
 
 
 async def until(met: Callable[[], Any], limit_s: float = 40.0) -> None:
@@ -122,12 +130,16 @@ class Stand:
         target = session.outlets.live.broadcasts.get(made["id"])
         return lambda: target
 
+    async def count(self, flashes: int) -> None:
+        """Begins a turn of the counter."""
+        self.rig.doubles.script.voice_s = frames_of(flashes) / FPS
+        await self.client.call("POST", f"{self.path}/text", json={"text": "Count."})
+
     async def show(self, receiver: Receiver, flashes: int) -> None:
         """The whole counter, once something comes at all."""
         await until(lambda: receiver.pictures)
         await asyncio.sleep(_SETTLE_S)
-        self.rig.doubles.script.voice_s = frames_of(flashes) / FPS
-        await self.client.call("POST", f"{self.path}/text", json={"text": "Count."})
+        await self.count(flashes)
         await until(lambda: len(self.witness.left) >= frames_of(flashes) - 2, 30 + flashes)
         await asyncio.sleep(2 * _SETTLE_S)
 
