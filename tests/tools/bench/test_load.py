@@ -299,6 +299,7 @@ def test_visits_are_the_same_in_every_run_and_as_long_as_wanted() -> None:
 
 def test_what_steps_are_wanted_and_what_a_stack_needs_for_them() -> None:
     assert steps_of("8, 2") == [1, 2, 8]
+    assert steps_of("8, 2", lone=False) == [2, 8]
     assert steps_of("auto") is None
     with pytest.raises(InvalidInputError, match="1,2,4"):
         steps_of("two")

@@ -68,7 +68,8 @@ Sessions: TypeAlias = Annotated[
     str,
     typer.Option(
         help="Visitors at once, step by step, such as 1,2,4,8; auto: doubled, then halved "
-        "between, until the knee is found. A lone visitor always goes first."
+        "between, until the knee is found. A lone visitor always goes first, unless they come "
+        "and go (--visit-s)."
     ),
 ]
 Most: TypeAlias = Annotated[
@@ -221,7 +222,8 @@ def load(
     late or missing, no voice has a gap, nobody is refused and no question fails. docs/load.md
     defines all of it and tells how to read it.
     """
-    wanted = steps_of(sessions)
+    # Waits in line are held against what was told of them, not against a lone visitor's.
+    wanted = steps_of(sessions, lone=not visit_s)
     check_output(ledger, ".jsonl")
     needed = (most if wanted is None else max(wanted)) + idle_watchers
     flags = stack_flags(slots or (0 if config else needed), admission)
@@ -288,8 +290,8 @@ def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: i
 # ------------------------------------------------------------ which steps
 
 
-def steps_of(sessions: str) -> list[int] | None:
-    """The numbers of visitors, a lone one among them; None: they are to be found.
+def steps_of(sessions: str, *, lone: bool = True) -> list[int] | None:
+    """The numbers of visitors; None: they are to be found. lone: a lone one always among them.
 
     Raises InvalidInputError."""
     if sessions.strip() == AUTO:
@@ -303,7 +305,7 @@ def steps_of(sessions: str) -> list[int] | None:
             f"--sessions: {sessions!r}; write numbers from 1 to 1000 with commas between, such as "
             f"1,2,4, or {AUTO}"
         )
-    return sorted(wanted | {1})
+    return sorted(wanted | {1} if lone else wanted)
 
 
 def most_steps(most: int) -> int:
