@@ -83,12 +83,13 @@ def spans_of(ledger: Ledger) -> list[Span]:
     zero = ledger.at(Mark.ASKED)
     if zero is None:
         return []
-    ledger = _without_late_picture(ledger)
+    paced = _without_late_picture(ledger)
     out: list[Span] = []
     steps: tuple[tuple[ChunkOrder, tuple[_Step, ...]], ...] = (("first", _FIRST), ("last", _LAST))
     for chunk, table in steps:
         for step in table:
-            begin, end = ledger.latest(step.begins), ledger.latest(step.ends)
+            marks = ledger if step.kind == "transfer" else paced
+            begin, end = marks.latest(step.begins), marks.latest(step.ends)
             if begin is None or end is None:
                 continue
             if step.kind in ("wait", "queue") and end - begin < _SHORTEST_S:
@@ -124,15 +125,15 @@ def _of_tools(ledger: Ledger, zero: float) -> list[Span]:
 
 
 def _without_late_picture(ledger: Ledger) -> Ledger:
-    """The voice waits for its picture, but not for long: then its wait ends with its start."""
-    started = ledger.at(Mark.STARTED)
-    if started is None:
+    """The voice waits for its picture no longer than until its start, or not at all."""
+    started, voice = ledger.at(Mark.STARTED), ledger.latest(_VOICE)
+    if started is None or voice is None:
         return ledger
-    voice, picture = ledger.latest(_VOICE), ledger.at(Mark.FIRST_PICTURE)
-    waited = voice is not None and started - voice > TICK_S
-    if not waited or (picture is not None and picture <= started):
+    picture = ledger.at(Mark.FIRST_PICTURE)
+    if picture is not None and picture <= started:
         return ledger
-    return replace(ledger, marks={**ledger.marks, Mark.FIRST_PICTURE: started})
+    waited_until = started if started - voice > TICK_S else voice
+    return replace(ledger, marks={**ledger.marks, Mark.FIRST_PICTURE: waited_until})
 
 
 # ------------------------------------------------------------ overhead

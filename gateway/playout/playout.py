@@ -3,10 +3,12 @@
 Pure: time is the number of `tick` calls, each 20 ms of session media time. The session's
 sound never stops (silence between turns), so that every listener's clock keeps running.
 
-A turn starts when its first voice and its first picture are there, or 40 ms after the
-voice where no picture comes. From then on sound is the master: picture k is due at
-start + k / fps. Where the voice runs dry the turn's start moves on by the gap, so that
-the lips stay with the sound; where pictures are late, the sound goes on.
+A turn starts with its first voice where the face is quick: its first picture, on which the lips
+are still as they were at rest, then follows within a tick, at its own place in media time. For a
+face that is not, or is not known yet, the voice waits until the picture is there, 40 ms at most.
+From then on sound is the master: picture k is due at start + k / fps. Where the voice runs dry the
+turn's start moves on by the gap, so that the lips stay with the sound; where pictures are late, the
+sound goes on.
 
 A turn that is paused falls silent and its pictures are given up: idle ones are seen instead.
 It goes on from an earlier sample, together with pictures that the face has made anew.
@@ -27,8 +29,10 @@ from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, Turn
 from gateway.playout.sound import Fader, Recall
 from visavis.wire.media import VideoCodec
 
-# A face that is quick draws its first picture in 10 ms; for a slow one the voice does not wait.
 WAIT_FOR_PICTURE_S = 0.040
+# A face whose last turn had its first picture here by then is not waited for: no later than a tick
+# behind the voice, it is still within the frame that it belongs to.
+_QUICK_TICKS = 1
 # After the voice's end: how long a late picture can still belong to the turn.
 LINGER_S = 0.5
 LONGEST_LINGER_S = 2.0
@@ -97,6 +101,10 @@ class _Turn:
     played_samples: int = 0
     start_samples: int | None = None
     waited_ticks: int = 0
+    picture_lag_ticks: int = 0
+    """So long its voice has been here without a picture."""
+    pictured: bool = False
+    """Its first picture has come."""
     starved: bool = False
     """The voice has run dry while it plays."""
     voice_end_ticks: int | None = None
@@ -144,6 +152,8 @@ class Playout:
         self._turn: _Turn | None = None
         self._epoch = 0
         self._lanes: dict[VideoCodec, PictureLane] = {}
+        self._picture_lag_ticks: int | None = None
+        """Of the last turn that had a picture: how long its voice was here before."""
         self.idle = IdleLife()
         self._tail = np.zeros(0, np.int16)
 
@@ -228,6 +238,7 @@ class Playout:
 
     def restart_stream(self) -> None:
         """Another face encodes from now on: what was decoded before is no reference."""
+        self._picture_lag_ticks = None
         self.idle.restart()
         for lane in self._lanes.values():
             lane.needs_keyframe = True
@@ -327,7 +338,8 @@ class Playout:
         events: list[tuple[PlayoutEvent, int]] = []
         turn = self._turn
         if turn is not None:
-            self._start_if_ready(turn, now, events)
+            picture_there = self._look_for_picture(turn)
+            self._start_if_ready(turn, now, events, picture_there)
         time = None
         if turn is not None and turn.phase is _Phase.RESUMING:
             self._go_on_if_ready(turn, now)
@@ -378,15 +390,26 @@ class Playout:
             pcm[:count] = (self._tail * gain).astype(np.int16)
             self._tail = self._tail[:0]
 
+    def _look_for_picture(self, turn: _Turn) -> bool:
+        """Whether the turn's first picture is here; how quick this face is follows from when."""
+        there = all(lane.holds_first() for lane in self._lanes.values())
+        if turn.pictured or not self._lanes or not (turn.waiting_samples or turn.played_samples):
+            return there
+        if there:
+            self._picture_lag_ticks, turn.pictured = turn.picture_lag_ticks, True
+        turn.picture_lag_ticks += 1
+        return there
+
     def _start_if_ready(
-        self, turn: _Turn, now: int, events: list[tuple[PlayoutEvent, int]]
+        self, turn: _Turn, now: int, events: list[tuple[PlayoutEvent, int]], picture_there: bool
     ) -> None:
         if turn.phase not in (_Phase.HELD, _Phase.WAITING):
             return
         if not (turn.waiting_samples or turn.voice_complete):
             return
-        picture_there = all(lane.holds_first() for lane in self._lanes.values())
-        patient = turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
+        lag_ticks = self._picture_lag_ticks
+        quick = lag_ticks is not None and lag_ticks <= _QUICK_TICKS
+        patient = not quick and turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
         turn.waited_ticks += 1
         if not turn.waiting_samples:
             if turn.phase is not _Phase.HELD:

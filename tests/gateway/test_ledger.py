@@ -89,6 +89,13 @@ def test_a_picture_that_came_too_late_held_up_nothing_after_the_start() -> None:
         assert ("playout", "queue", "first") not in found
 
 
+def test_a_picture_that_was_not_waited_for_comes_after_the_start() -> None:
+    found = spans(ledger({**IN_SERIES, "first_picture": 350, "started": 335}))
+    assert found["playout", "queue", "first"] == [(322, 335)]
+    assert ("playout", "wait", "first") not in found
+    assert found["playout", "transfer", "first"][-1][1] == 350
+
+
 def test_where_nobody_watches_the_voice_waits_for_a_tick_only() -> None:
     never = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
     found = spans(ledger({**never, "started": 335}))

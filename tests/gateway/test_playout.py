@@ -114,6 +114,41 @@ def test_the_voice_waits_40_ms_at_most() -> None:
     assert started == 2  # the first tick that is not earlier than 40 ms
 
 
+def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: int) -> list[Tick]:
+    """Turn `turn` is heard; its pictures come so many ticks after its voice."""
+    target.open_turn(turn)
+    target.push_voice(turn, voice(6), last=True)
+    made = run(target, ticks)
+    for index in range(3):
+        target.push_picture(synced(turn, index, key=index == 0, last=index == 2))
+    return made + run(target, 12)
+
+
+def started_at(ticks: list[Tick]) -> int:
+    return next(
+        i for i, t in enumerate(ticks) if any(e is PlayoutEvent.STARTED for e, _ in t.events)
+    )
+
+
+def test_a_face_that_was_quick_is_not_waited_for_until_it_is_slow() -> None:
+    target = playout(H264)
+    lags = [1, 1, 3, 1, 1]
+    turns = [answer_whose_picture_comes_after(target, n + 1, lag) for n, lag in enumerate(lags)]
+    # The first turn waits for its picture, the fourth because the third had waited in vain.
+    assert [started_at(ticks) for ticks in turns] == [1, 0, 0, 1, 0]
+    second = [p for t in turns[1] for p in t.pictures]
+    assert [p.skew_s for p in second] == pytest.approx([0.02, 0.0, 0.0], abs=0.011)
+    assert second[0].time >= to_video_clock(turns[1][0].start_samples)
+    assert target.dropped_pictures == 0 and target.late_pictures == 1  # of the third turn
+
+
+def test_another_face_has_to_prove_itself() -> None:
+    target = playout(H264)
+    answer_whose_picture_comes_after(target, 1, 0)
+    target.restart_stream()
+    assert started_at(answer_whose_picture_comes_after(target, 2, 1)) == 1
+
+
 def test_every_codec_is_waited_for() -> None:
     target = playout(H264, VP8)
     target.open_turn(1)
