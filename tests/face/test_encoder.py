@@ -93,12 +93,23 @@ def test_h264_is_constrained_baseline_with_parameter_sets_before_key_frames() ->
         assert profile == 66 and constraints & 0x40, "constrained baseline"
 
 
-def test_bitrate_is_kept() -> None:
+def test_bitrate_is_kept_and_quality_comes_back() -> None:
+    """Noise cannot be encoded in so few bits: it is made coarser, and what follows fine again."""
     rng = np.random.default_rng(2)
+    noise = [rng.integers(0, 255, (128, 128, 3)).astype(np.uint8) for _ in range(2 * FPS)]
+    calm = _pictures(20 * FPS, 128)
     with closing(VideoEncoder("h264", 128, 128, FPS, bitrate=300_000)) as encoder:
-        busy = [rng.integers(0, 255, (128, 128, 3)).astype(np.uint8) for _ in range(50)]
-        total = sum(len(encoder.encode(picture).payload) for picture in busy)
-    assert total * 8 / 2 < 2 * 300_000
+        frames = [encoder.encode(picture) for picture in [*noise, *calm]]
+    bits = [8 * len(frame.payload) for frame in frames]
+    assert sum(bits[: 2 * FPS]) / 2 < 2 * 300_000
+    assert max(bits) <= 300_000 / 2, "no picture takes longer than half a second"
+    decoded = _decode("h264", frames)
+    assert len(decoded) == len(frames)
+    quality = [cv2.PSNR(w, n) for w, n in zip([*noise, *calm], decoded, strict=True)]
+    assert max(quality[2 * FPS : 3 * FPS]) < 38 and min(quality[-FPS:]) > 40
+    # Whoever keeps the parameter sets of the first key frame can decode the last one.
+    keys = [frame.payload for frame in frames if frame.keyframe]
+    assert len({key.split(b"\0\0\1")[2].rstrip(b"\0") for key in keys}) == 1
 
 
 def test_no_bits_are_spent_on_what_nobody_sees() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from av.video.frame import PictureType
 from numpy.typing import NDArray
 
+from services.face.draw.quantiser import Quantiser
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.synthetic import marked
 
@@ -22,12 +23,11 @@ _H264_OPTIONS = {
     "preset": "superfast",
     "tune": "zerolatency",
     "profile": "baseline",
-    # Constrained baseline with parameter sets before every key frame: any browser can join at any
-    # of them. Finer than quantiser 16 nobody sees: without that floor a face that hardly moves
-    # takes as many bits as it may, and whoever encrypts and sends them pays for it, too. Edges of
-    # blocks are smoothed a little later than usual: at fine quantisers that only takes time.
-    "x264-params": "repeat-headers=1:annexb=1:scenecut=0:sliced-threads=0:threads=1:ref=1:qpmin=16"
-    ":deblock=-2,-2",
+    # Constrained baseline with parameter sets before every key frame, the same ones whatever the
+    # quantiser: any browser can join at any of them. Edges of blocks are smoothed a little later
+    # than usual: at fine quantisers that only takes time.
+    "x264-params": "repeat-headers=1:annexb=1:stitchable=1:scenecut=0:sliced-threads=0:threads=1"
+    ":ref=1:deblock=-2,-2",
 }
 _VP8_OPTIONS = {
     "deadline": "realtime",
@@ -69,30 +69,41 @@ class VideoEncoder:
             )
         if codec not in ("h264", "vp8"):
             raise InvalidInputError(f"no video codec {codec!r}: h264 and vp8 are made")
-        name = "libx264" if codec == "h264" else "libvpx"
-        options = _H264_OPTIONS if codec == "h264" else _VP8_OPTIONS
+        self._codec, self._fps, self._bitrate = codec, fps, bitrate
+        self._height, self._width = height, width
+        self._group_pictures = max(1, int(_KEYFRAME_SECONDS * fps))
+        ours = codec == "h264"
+        self._quantiser = Quantiser(bitrate, fps, self._group_pictures) if ours else None
+        self._context = self._open()
+        self._count = self._since_keyframe = 0
+        # One frame for all pictures: an encoder without delay keeps none of them.
+        self._frame = av.VideoFrame(width, height, "yuv420p")
+        self._frame.time_base = Fraction(1, fps)
+        self._planes = [np.frombuffer(memoryview(plane), np.uint8) for plane in self._frame.planes]
+        self._strides = [plane.line_size for plane in self._frame.planes]
+
+    def _open(self) -> av.VideoCodecContext:
+        """An encoder that begins with a key frame."""
+        name = "libx264" if self._codec == "h264" else "libvpx"
         try:
             context = av.VideoCodecContext.create(name, "w")
             assert isinstance(context, av.VideoCodecContext)
-            context.width, context.height, context.pix_fmt = width, height, "yuv420p"
-            context.time_base, context.framerate = Fraction(1, fps), Fraction(fps)
-            context.bit_rate = bitrate
-            context.gop_size = max(1, int(_KEYFRAME_SECONDS * fps))
+            context.width, context.height, context.pix_fmt = self._width, self._height, "yuv420p"
+            context.time_base, context.framerate = Fraction(1, self._fps), Fraction(self._fps)
+            context.gop_size = self._group_pictures
             context.thread_count = 1
             context.max_b_frames = 0
-            # A quarter of a second of buffer: no picture is so large that it arrives late.
-            context.options = {**options, "maxrate": str(bitrate), "bufsize": str(bitrate // 2)}
+            if self._quantiser is not None:
+                context.options = {**_H264_OPTIONS, "qp": str(self._quantiser.value)}
+            else:
+                # Half a second of buffer: no picture is so large that it arrives late.
+                limits = {"maxrate": str(self._bitrate), "bufsize": str(self._bitrate // 2)}
+                context.options = {**_VP8_OPTIONS, **limits}
+                context.bit_rate = self._bitrate
             context.open()
         except (av.FFmpegError, ValueError) as error:
             raise EngineLoadError(f"video encoder {name} does not start: {error}") from error
-        self._codec, self._context = codec, context
-        self._height, self._width = height, width
-        self._count = 0
-        # One frame for all pictures: an encoder without delay keeps none of them.
-        self._frame = av.VideoFrame(width, height, "yuv420p")
-        self._frame.time_base = context.time_base
-        self._planes = [np.frombuffer(memoryview(plane), np.uint8) for plane in self._frame.planes]
-        self._strides = [plane.line_size for plane in self._frame.planes]
+        return context
 
     def encode(self, picture: NDArray[np.uint8], *, force_keyframe: bool = False) -> EncodedFrame:
         """The packet of a picture, never that of an earlier one.
@@ -107,20 +118,40 @@ class VideoEncoder:
                 f"a picture must be uint8 {(*shape, 4)}, not {picture.dtype} {picture.shape}"
             )
         self._fill(picture)
+        made = self._within_limits(force_keyframe)
+        self._since_keyframe = 1 if made.keyframe else self._since_keyframe + 1
+        self._count += 1
+        if made.keyframe and self._codec == "h264":
+            return EncodedFrame(marked(made.payload), True)
+        return made
+
+    def _within_limits(self, force_keyframe: bool) -> EncodedFrame:
+        """The picture that the planes hold, in no more bits than are allowed; VP8 sees to that."""
+        quantiser = self._quantiser
+        if quantiser is None:
+            return self._encode(force_keyframe)
+        due = self._since_keyframe >= self._group_pictures
+        if quantiser.changes(keyframe=force_keyframe or due):
+            self._context = self._open()
+        made = self._encode(force_keyframe)
+        while made.keyframe and quantiser.too_large(8 * len(made.payload)):
+            self._context = self._open()
+            made = self._encode(force_keyframe)
+        quantiser.spent(8 * len(made.payload), keyframe=made.keyframe)
+        return made
+
+    def _encode(self, force_keyframe: bool) -> EncodedFrame:
+        """The picture that the planes hold, as it comes out of the codec."""
         frame = self._frame
         frame.pts = self._count
         frame.pict_type = PictureType.I if force_keyframe else PictureType.NONE
-        self._count += 1
         try:
             packets = self._context.encode(frame)
         except av.FFmpegError as error:
             raise EngineError(f"video encoder failed: {error}") from error
         if len(packets) != 1:
             raise EngineError(f"video encoder gave {len(packets)} packets for one picture")
-        payload, keyframe = bytes(packets[0]), bool(packets[0].is_keyframe)
-        if keyframe and self._codec == "h264":
-            payload = marked(payload)
-        return EncodedFrame(payload, keyframe)
+        return EncodedFrame(bytes(packets[0]), bool(packets[0].is_keyframe))
 
     def _fill(self, picture: NDArray[np.uint8]) -> None:
         if picture.shape[2] == 3:
