@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
 from services.asr.hearing.transcript import Order, Transcript
-from services.asr.sound import QuietFrames, Tape
+from services.asr.sound import Bystanders, QuietFrames, Tape
 from services.asr.turns.completeness import RULED_OUT, finished_odds, fused
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 from services.asr.turns.foresight import Foresight
@@ -80,6 +80,7 @@ class Listener:
         """How many speak at once to those who answer this listener's questions."""
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
+        self._bystanders = Bystanders()
         self._quiet = QuietFrames()
         self.foresight = Foresight() if foresight else None
         """Whether the words of the newest look are all; None: nobody asks."""
@@ -112,6 +113,8 @@ class Listener:
     def hear_frame(self, pcm: NDArray[np.float32], speech_probability: float) -> list[Output]:
         """The next [FRAME_SAMPLES] float32 and how likely they are speech."""
         self._tape.append(pcm)
+        if self._bystanders.are_all(pcm, speech_probability):
+            speech_probability = 0.0
         if self._current is not None:
             self._current.speech.append(speech_probability)
         quiet = self._quiet.is_quiet(pcm, speech_probability)

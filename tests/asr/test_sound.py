@@ -3,7 +3,7 @@
 import numpy as np
 
 from services.asr.hearing.detectors import FRAME_SAMPLES
-from services.asr.sound import QuietFrames, Tape
+from services.asr.sound import Bystanders, QuietFrames, Tape
 
 
 def test_positions_survive_forgetting() -> None:
@@ -75,3 +75,24 @@ def test_a_room_that_gets_louder_is_learned() -> None:
     for i in range(5):
         quiet.is_quiet(noise(0.2, i), 1.0)
     assert quiet.is_quiet(noise(0.005), 0.9)
+
+
+def test_the_talk_of_a_full_room_is_nobodys_speech_behind_a_louder_visitor() -> None:
+    """All of it is speech to the VAD."""
+    bystanders = Bystanders()
+    for i in range(20):
+        assert not bystanders.are_all(noise(0.03, i), 1.0), "there is no visitor yet"
+    for i in range(20):
+        assert not bystanders.are_all(noise(0.1, i), 1.0)
+    behind = [bystanders.are_all(noise(0.03, i), 1.0) for i in range(30)]
+    assert not any(behind[:6]) and all(behind[8:]), "a quarter of a second later"
+    assert not any(bystanders.are_all(noise(0.06, i), 1.0) for i in range(20)), "a softer visitor"
+
+
+def test_who_speaks_softly_in_a_quiet_room_is_heard() -> None:
+    bystanders = Bystanders()
+    for i in range(20):
+        bystanders.are_all(noise(0.0005, i), 0.0)
+    for i in range(20):
+        assert not bystanders.are_all(noise(0.1, i), 1.0)
+    assert not any(bystanders.are_all(noise(0.01, i), 1.0) for i in range(60))
