@@ -63,6 +63,15 @@ def test_one_frame_per_hop(n_samples: int) -> None:
     assert mel.dtype == np.float32
 
 
+@pytest.mark.parametrize("even", [0, 100, 199, 200, 359, 360, 361, 7_777, 16_000])
+def test_what_is_the_same_at_the_beginning_is_computed_once_and_comes_out_the_same(
+    even: int,
+) -> None:
+    sound = np.random.default_rng(3).normal(size=16_000).astype(np.float32)
+    sound[:even] = 0.3
+    assert log_mel(sound, even_samples=even) == pytest.approx(log_mel(sound), abs=1e-5)
+
+
 def test_wrong_shapes_are_refused() -> None:
     with pytest.raises(ValueError, match="shape"):
         log_mel(np.zeros((1, 1600), np.float32))

@@ -393,6 +393,67 @@ async def test_what_nobody_wants_is_not_run() -> None:
     assert network.batches == [[5]]
 
 
+class ShortNetwork:
+    """Doubles, up to three in a run, and keeps on which threads; fails for 13."""
+
+    def __init__(self, lane: EngineLane, curve: RunCurve | None = None) -> None:
+        self.batches: list[list[int]] = []
+        self.threads: set[int] = set()
+        self.runs: SharedRuns[int, int] = lane.shared(
+            self.run, largest=3, curve=curve or KnownCurve(0.0010, 0.0012, 0.0013), short=True
+        )
+
+    def run(self, asks: Sequence[int]) -> list[int]:
+        self.batches.append(list(asks))
+        self.threads.add(threading.get_ident())
+        if 13 in asks:
+            raise ZeroDivisionError("thirteen")
+        return [2 * ask for ask in asks]
+
+
+async def test_short_runs_are_done_on_the_event_loop_with_all_who_ask_in_one_round() -> None:
+    async with lane_of() as lane:
+        network = ShortNetwork(lane)
+        answers = await asyncio.gather(*(network.runs.ask(n) for n in range(5)))
+        assert answers == [0, 2, 4, 6, 8]
+        assert network.batches == [[0, 1, 2], [3, 4]]
+        assert network.threads == {threading.get_ident()}
+        assert lane.service_s() is not None, "admission knows of them, too"
+
+
+async def test_runs_that_are_long_or_not_known_to_be_short_go_to_the_thread() -> None:
+    async with lane_of() as lane:
+        for curve in (KnownCurve(0.0021), RunCurve()):
+            network = ShortNetwork(lane, curve)
+            assert await network.runs.ask(1) == 2
+            assert network.threads and threading.get_ident() not in network.threads
+
+
+async def test_short_runs_wait_their_turn_while_the_thread_is_at_work() -> None:
+    async with lane_of() as lane:
+        network = ShortNetwork(lane)
+        async with held(lane):
+            answer = network.runs.ask(1)
+            await asyncio.sleep(0.01)
+            assert not network.batches
+        assert await answer == 2
+        assert threading.get_ident() not in network.threads
+
+
+async def test_short_runs_fail_alone_are_not_done_for_nobody_and_end_with_the_lane() -> None:
+    async with lane_of() as lane:
+        network = ShortNetwork(lane)
+        with pytest.raises(EngineError, match="thirteen"):
+            await network.runs.ask(13)
+        unwanted, other = network.runs.ask(4), network.runs.ask(5)
+        unwanted.cancel()
+        assert await other == 10
+        assert network.batches == [[13], [5]]
+        await asyncio.to_thread(lane.close)
+        with pytest.raises(EngineError, match="closed"):
+            await network.runs.ask(6)
+
+
 class TimedNetwork:
     """Takes as long as it is told for so many rows, on a clock that only it moves."""
 

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import CliImplicitFlag
 
-from visavis.bundles.store.lookup import kept_on_cpu
+from visavis.bundles.store.lookup import family_of, kept_on_cpu
 from visavis.bundles.triton.networks import is_shared, network_name
 from visavis.engine import Engine, EngineOptions, TritonOptions, open_engine
 from visavis.engine.tensorrt.source import PlanSource
@@ -66,8 +66,15 @@ class EngineSettings(ServiceSettings):
 
             return bundle_plans(compiled, precision=self.precision)
 
+        # So does the package onnx, which writes graphs.
+        def lean(published: Path) -> bytes:
+            from visavis.bundles.silero import graph_to_load
+
+            return graph_to_load(published)
+
         options = EngineOptions(
             plans=plans,
+            graph=lean if family_of(model.parent) == "silero" else None,
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,

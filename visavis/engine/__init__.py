@@ -58,7 +58,7 @@ def _auto(model: Path, *, device: str, threads: int, options: EngineOptions) -> 
 def _onnxruntime(model: Path, *, device: str, threads: int, options: EngineOptions) -> Engine:
     from visavis.engine.onnxruntime import OnnxRuntimeEngine
 
-    return OnnxRuntimeEngine(model, device=device, threads=threads)
+    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
 
 
 def _tensorrt(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -227,3 +227,5 @@ class EngineOptions:
     """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
     triton: TritonOptions | None = None
     """Where the backend triton has its network."""
+    graph: Callable[[Path], bytes] | None = None
+    """Writes the graph that ONNX Runtime loads instead of this file: the same with less work."""

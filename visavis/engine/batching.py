@@ -33,24 +33,27 @@ class RunCurve:
 
     def __init__(self) -> None:
         self._runs: dict[int, deque[tuple[float, float]]] = {}
+        self._medians: dict[int, tuple[float | None, float]] = {}
+        """Of sizes that were asked for since their newest run, and until when that holds."""
 
     def observe(self, size: int, length: float, seconds: float, now_s: float) -> None:
         """A run of `size` requests, the longest of them of `length`, has taken so long."""
         runs = self._runs.setdefault(size, deque(maxlen=_KEPT_RUNS))
         runs.append((now_s, seconds / length))
+        self._medians.pop(size, None)
 
     def seconds(self, size: int, now_s: float) -> float | None:
         """Of a run of this size at unit length; between sizes that were measured it is taken to
         rise evenly. None: not known (any more)."""
-        known = self._known(now_s)
-        if size in known:
-            return known[size]
-        below = max((k for k in known if k < size), default=None)
-        above = min((k for k in known if k > size), default=None)
+        if (told := self._median(size, now_s)) is not None:
+            return told
+        measured = {k: each for k in self._runs if (each := self._median(k, now_s)) is not None}
+        below = max((k for k in measured if k < size), default=None)
+        above = min((k for k in measured if k > size), default=None)
         if below is None or above is None:
             return None
         share = (size - below) / (above - below)
-        return known[below] + share * (known[above] - known[below])
+        return measured[below] + share * (measured[above] - measured[below])
 
     def gain(self, size: int, now_s: float) -> float | None:
         """How many times as much a run of this size does in a second as runs of one."""
@@ -65,14 +68,19 @@ class RunCurve:
         gain = self.gain(half, now_s)
         return gain is not None and (half == 1 or gain >= WORTH_IT)
 
-    def _known(self, now_s: float) -> dict[int, float]:
-        """By size. One run of a single request is enough: there is nothing to judge yet."""
-        known = {}
-        for size, runs in self._runs.items():
-            fresh = [seconds for at_s, seconds in runs if now_s - at_s <= _KEPT_S]
-            if len(fresh) >= (1 if size == 1 else _FEWEST_RUNS):
-                known[size] = median(fresh)
-        return known
+    def _median(self, size: int, now_s: float) -> float | None:
+        """Of the runs of exactly this size; None: not known. Each request asks for several: what
+        was found is kept while it is true."""
+        told, until_s = self._medians.get(size, (None, now_s))
+        if now_s < until_s:
+            return told
+        fresh = [run for run in self._runs.get(size, ()) if now_s - run[0] <= _KEPT_S]
+        # One run of a single request is enough: there is nothing to judge yet.
+        if len(fresh) < (1 if size == 1 else _FEWEST_RUNS):
+            return None
+        told = median(seconds for _, seconds in fresh)
+        self._medians[size] = told, fresh[0][0] + _KEPT_S
+        return told
 
 
 def _unit(ask: Any) -> float:

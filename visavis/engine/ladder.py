@@ -219,7 +219,7 @@ def rungs_for(model: Path, device: str, threads: int, options: EngineOptions) ->
     from visavis.engine.tensorrt.bindings.selection import check_device_name
 
     check_device_name(device)
-    cpu = Rung("onnxruntime", "cpu", lambda: _onnxruntime(model, "cpu", threads))
+    cpu = Rung("onnxruntime", "cpu", lambda: _onnxruntime(model, "cpu", threads, options))
     if device == "cpu":
         return [cpu]
     if reason := kept_on_cpu(model):
@@ -229,7 +229,7 @@ def rungs_for(model: Path, device: str, threads: int, options: EngineOptions) ->
     backend = next((name for name in _TENSORRT if find_spec(name) is not None), _TENSORRT[0])
     rungs = [
         Rung(backend, found, lambda: _compiled(model, found, backend, options)),
-        Rung("onnxruntime", found, lambda: _onnxruntime(model, found, threads)),
+        Rung("onnxruntime", found, lambda: _onnxruntime(model, found, threads, options)),
     ]
     return rungs if options.require_device else [*rungs, cpu]
 
@@ -252,10 +252,10 @@ def _existing(device: str) -> str:
         return device  # each rung will say so
 
 
-def _onnxruntime(model: Path, device: str, threads: int) -> Engine:
+def _onnxruntime(model: Path, device: str, threads: int, options: EngineOptions) -> Engine:
     from visavis.engine.onnxruntime import OnnxRuntimeEngine
 
-    return OnnxRuntimeEngine(model, device=device, threads=threads)
+    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
 
 
 def _compiled(model: Path, device: str, backend: str, options: EngineOptions) -> Engine:

@@ -1,8 +1,9 @@
 """One thread in front of an engine: ask for work and await its answer.
 
-The event loop never blocks, and order and batches of all who ask are decided in one place
+The event loop hardly ever blocks, and order and batches of all who ask are decided in one place
 (`queueing.DeadlineQueue`), at the moment when the thread is free. An engine that computes elsewhere
-and forms its batches there has as many threads as it takes requests at once.
+and forms its batches there has as many threads as it takes requests at once. Runs that take less
+than handing them over does are done on the event loop itself (`SharedRuns`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, TypeVarTuple
 
-from visavis.engine.batching import RunCurve, Sharing
+from visavis.engine.batching import RunCurve, Sharing, run_size
 from visavis.engine.in_hand import InHand, in_hand, taken_in
 from visavis.engine.lane_load import LaneLoad
 from visavis.engine.queueing import DeadlineQueue, Urgency, Waiting
@@ -32,6 +33,9 @@ Answer = TypeVar("Answer")
 
 MOST_WAITING = 256
 """Requests that a lane lets wait: many times what the slots of one replica ask for at once."""
+SHORT_S = 0.002
+"""What a run may take on the event loop: so short a halt harms nobody, and handing the run to a
+thread and its answer back takes half a millisecond of processor time where the caches are cold."""
 _AT_ONCE = Urgency()
 _BEFORE_ALL = Urgency(priority=-1)
 
@@ -45,9 +49,10 @@ class _Asked:
 
     run: _Run
     ask: Any
+    urgency: Urgency
     answer: asyncio.Future[Any]
     loop: asyncio.AbstractEventLoop
-    needed: bool
+    needed: bool = False
     """To be done even if nobody waits any more."""
     queued: Any = None
     """Nsight's range of its time in the queue."""
@@ -61,9 +66,10 @@ class _Asked:
     def tell(self, result: Any, error: BaseException | None = None) -> None:
         """Answer from any thread."""
         with suppress(RuntimeError):  # the asker's event loop is closed
-            self.loop.call_soon_threadsafe(self._tell, result, error)
+            self.loop.call_soon_threadsafe(self.tell_here, result, error)
 
-    def _tell(self, result: Any, error: BaseException | None) -> None:
+    def tell_here(self, result: Any, error: BaseException | None = None) -> None:
+        """Answer on the asker's event loop."""
         if self.answer.done():
             return
         if error is None:
@@ -99,6 +105,8 @@ class EngineLane:
         self._thread = ThreadPoolExecutor(max_workers=at_once, thread_name_prefix=f"lane-{name}")
         self._serving = 0
         self._closed = False
+        self._here = False
+        """An event loop does a run itself."""
         self._load = LaneLoad()
         self._networks: dict[RowNetwork, SharedRuns[Any, Any]] = {}
         self._queue_seconds = metrics.engine_queue_seconds.labels(name)
@@ -178,17 +186,20 @@ class EngineLane:
         largest: int,
         length: Callable[[Ask], float] | None = None,
         curve: RunCurve | None = None,
+        short: bool = False,
     ) -> SharedRuns[Ask, Answer]:
         """Work that answers up to `largest` requests in one run, in their order.
 
         How many they are is decided by what such runs were measured to take (`batching.py`).
         length: of an ask, where a run costs by its longest; curve: what is known of it before.
+        short: a run that is known to take SHORT_S at most is done on the event loop of those who
+        ask, where the thread has nothing to do, with what else is asked in the same round of it.
         """
         curve = curve or RunCurve()
         sharing = Sharing(largest, curve=curve)
         if length is not None:
             sharing = Sharing(largest, length, curve=curve)
-        return SharedRuns(self, work, sharing)
+        return SharedRuns(self, work, sharing, short=short and self._at_once == 1)
 
     def _runs_of(self, network: RowNetwork) -> SharedRuns[Any, Any]:
         with self._changed:
@@ -218,6 +229,7 @@ class EngineLane:
             self._closed = True
             left = self._queue.clear()
             self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._here)
         self._refuse(left, self._closed_error())
         self._thread.shutdown(wait=True, cancel_futures=True)
 
@@ -231,22 +243,58 @@ class EngineLane:
         needed: bool = False,
     ) -> asyncio.Future[Any]:
         """The answer to come. Raises AtCapacityError or EngineError."""
+        loop = asyncio.get_running_loop()
+        asked = _Asked(run, ask, urgency, loop.create_future(), loop, needed)
+        self._add(asked, sharing)
+        return asked.answer
+
+    def _add(self, asked: _Asked, sharing: Sharing | None) -> None:
+        """Into the queue. Raises as `_ask` does."""
+        urgency = asked.urgency
         if urgency.supersedes is not None:
             self.withdraw(urgency.supersedes)
-        loop = asyncio.get_running_loop()
-        asked = _Asked(run, ask, loop.create_future(), loop, needed)
         with self._changed:
             if self._closed:
                 raise self._closed_error()
-            if self._serving < self._at_once:
-                self._thread.submit(self._serve)
-                self._serving += 1
+            if self._serving < self._at_once and not self._here:
+                self._begin_serving()
             now_s = self._clock.now()
-            place = self._queue.add(asked, urgency, now_s, sharing=sharing, ask=ask, always=needed)
+            place = self._queue.add(
+                asked, urgency, now_s, sharing=sharing, ask=asked.ask, always=asked.needed
+            )
             asked.queued = profiling.start(f"{self.name}: queue")
             self._changed.notify()
         asked.answer.add_done_callback(lambda _: self._answered(place))
-        return asked.answer
+
+    def _begin_serving(self) -> None:
+        self._thread.submit(self._serve)
+        self._serving += 1
+
+    def _run_here(self, asked: Sequence[_Asked], sharing: Sharing) -> int:
+        """Answer the first of those asked, on the event loop, without the thread: so many.
+
+        0: the thread is at work, or it is not known that the run is short.
+        """
+        lengths = [sharing.length(each.ask) for each in asked]
+        with self._changed:
+            began_s = self._clock.now()
+            size = run_size(sharing, lengths, 0.0, began_s)
+            seconds, longest = sharing.curve.seconds(size, began_s), max(lengths[:size])
+            short = seconds is not None and seconds * longest <= SHORT_S
+            if not short or self._closed or self._serving or self._here:
+                return 0
+            self._here = True
+        run = asked[:size]
+        for _ in run:
+            self._queue_seconds.observe(0.0)
+        fine = _work_off(run, _Asked.tell_here)
+        with self._changed:
+            self._here = False
+            self._note(run[0].urgency, sharing, size, longest, began_s, fine)
+            if len(self._queue):
+                self._begin_serving()
+            self._changed.notify_all()
+        return size
 
     def _answered(self, place: Waiting[_Asked]) -> None:
         asked = place.item
@@ -314,18 +362,29 @@ class EngineLane:
 
     def _account(self, run: list[Waiting[_Asked]], began_s: float, fine: bool) -> None:
         """Whose time it was, and what it tells of how long such a run takes."""
-        ended_s = self._clock.now()
-        seconds, rows, sharing = ended_s - began_s, len(run), run[0].sharing
+        longest = max(place.length for place in run)
         with self._changed:
-            self._queue.finished(run, seconds)
-            self._load.note(run[0].urgency.priority, rows, began_s, ended_s)
-            if sharing.largest == 1:
-                return
-            if fine:
-                sharing.curve.observe(rows, max(p.length for p in run), seconds, ended_s)
-            gain = sharing.curve.gain(rows, ended_s)
+            self._queue.finished(run, self._clock.now() - began_s)
+            self._note(run[0].urgency, run[0].sharing, len(run), longest, began_s, fine)
+
+    def _note(
+        self,
+        urgency: Urgency,
+        sharing: Sharing,
+        rows: int,
+        longest: float,
+        began_s: float,
+        fine: bool,
+    ) -> None:
+        """How long a run of so many requests has taken, by now."""
+        ended_s = self._clock.now()
+        self._load.note(urgency.priority, rows, began_s, ended_s)
+        if sharing.largest == 1:
+            return
+        if fine:
+            sharing.curve.observe(rows, longest, ended_s - began_s, ended_s)
         self._batch_rows.observe(rows)
-        if gain is not None:
+        if (gain := sharing.curve.gain(rows, ended_s)) is not None:
             self._batch_gain.set(gain)
 
     def _hand(self, urgency: Urgency, run: Sequence[_Asked], now_s: float) -> InHand:
@@ -350,15 +409,18 @@ class EngineLane:
                 self._changed.wait(delay_s)
 
 
-def _work_off(run: Sequence[_Asked]) -> bool:
+def _work_off(
+    run: Sequence[_Asked],
+    tell: Callable[[_Asked, Any, BaseException | None], None] = _Asked.tell,
+) -> bool:
     """Answers them all; says whether that went well."""
     try:
         answers = run[0].run([asked.ask for asked in run])
         for asked, answer in zip(run, answers, strict=True):
-            asked.tell(answer)
+            tell(asked, answer, None)
     except BaseException as error:  # whatever it is, nobody must wait for ever
         for asked in run:
-            asked.tell(None, error)
+            tell(asked, None, error)
         return False
     return True
 
@@ -371,21 +433,47 @@ class SharedRuns(Generic[Ask, Answer]):
         lane: EngineLane,
         work: Callable[[Sequence[Ask]], Sequence[Answer]],
         sharing: Sharing,
+        *,
+        short: bool,
     ) -> None:
         self._lane = lane
         self._work = work
         self.sharing = sharing
+        self._short = short
+        self._gathered: list[_Asked] = []
+        """What was asked in this round of the event loop, where runs are short."""
 
     def ask(self, ask: Ask, urgency: Urgency = _AT_ONCE) -> asyncio.Future[Answer]:
         """The answer to come; it raises EngineError when the run failed. Cancel it if it is no
         longer wanted.
 
-        Raises AtCapacityError where too many requests wait, EngineError where the lane is closed.
+        Raises AtCapacityError where too many requests wait, EngineError where the lane is closed;
+        of short runs the answer raises that.
         """
-        answer: asyncio.Future[Answer] = self._lane._ask(
-            self._run, ask, urgency, sharing=self.sharing
-        )
+        answer: asyncio.Future[Answer]
+        if not self._short:
+            answer = self._lane._ask(self._run, ask, urgency, sharing=self.sharing)
+            return answer
+        loop = asyncio.get_running_loop()
+        answer = loop.create_future()
+        if not self._gathered or self._gathered[0].loop is not loop:
+            self._gathered = []
+            loop.call_soon(self._answer, self._gathered)
+        self._gathered.append(_Asked(self._run, ask, urgency, answer, loop))
         return answer
+
+    def _answer(self, gathered: list[_Asked]) -> None:
+        """On the event loop: here what is short, by the thread what is not."""
+        if gathered is self._gathered:
+            self._gathered = []
+        left = [asked for asked in gathered if asked.wanted]
+        while left and (done := self._lane._run_here(left, self.sharing)):
+            left = left[done:]
+        for asked in left:
+            try:
+                self._lane._add(asked, self.sharing)
+            except VisavisError as error:
+                asked.tell_here(None, error)
 
     def _run(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         try:

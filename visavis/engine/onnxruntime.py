@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,17 @@ class OnnxRuntimeEngine(Engine):
 
     backend = "onnxruntime"
 
-    def __init__(self, model: Path, *, device: str, threads: int) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        device: str,
+        threads: int,
+        graph: Callable[[Path], bytes] | None = None,
+    ) -> None:
+        """graph: writes what is loaded instead of the file itself."""
         super().__init__(model, device=device, threads=threads)
+        self._graph = graph
         self._session: ort.InferenceSession | None = None
 
     def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
@@ -60,6 +70,8 @@ class OnnxRuntimeEngine(Engine):
 
     def _open(self, provider: str | tuple[str, dict[str, str]]) -> ort.InferenceSession:
         options = _options(self.threads)
+        if self._graph is not None:
+            return _session(self._graph(self.model), options, provider)
         if not eight_bit_products.are_clipped():
             return _session(self.model, options, provider)
         options.add_session_config_entry(*eight_bit_products.EXACTLY)

@@ -103,7 +103,7 @@ engine_run_seconds = Histogram(
 )
 engine_queue_seconds = Histogram(
     "engine_queue_seconds",
-    "From work being given to an engine's thread to its beginning there.",
+    "From work being given to an engine's thread to its beginning there; 0 where none was needed.",
     ["lane"],
     buckets=(
         0.0001,

@@ -122,6 +122,7 @@ def _turn_features(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
     if pcm.ndim != 1:
         raise ValueError(f"the turn detector takes [N] samples, got shape {pcm.shape}")
     recent = pcm[-WINDOW_SAMPLES:]
-    window = np.pad(recent, (WINDOW_SAMPLES - len(recent), 0))
+    even = WINDOW_SAMPLES - len(recent)
+    window = np.pad(recent, (even, 0))
     level = (window - window.mean()) / np.sqrt(window.var() + _VARIANCE_FLOOR)
-    return log_mel(level.astype(np.float32))
+    return log_mel(level.astype(np.float32), even_samples=even)

@@ -323,7 +323,10 @@ class Hearing:
         vad, turn = self._lanes[names.vad], self._lanes[names.turn]
         self._detector = detector = await vad.run(networks.vad)
         self._frames = vad.shared(
-            detector.probabilities, largest=detector.rows, length=lambda ask: len(ask.frames)
+            detector.probabilities,
+            largest=detector.rows,
+            length=lambda ask: len(ask.frames),
+            short=True,
         )
         judge = await turn.run(networks.turn_judge)
         self._turns = turn.shared(_timed(judge.probabilities), largest=judge.rows)
