@@ -47,6 +47,14 @@ def of_kind(overlay: str, *kinds: str) -> dict[str, Resource]:
     return {one["metadata"]["name"]: one for one in found if one["kind"] in kinds}
 
 
+def services(overlay: str) -> dict[str, Resource]:
+    """Deployments, but the one that has nothing to do while the bus keeps what it has."""
+    found = of_kind(overlay, "Deployment")
+    assert found.pop("buckets")["spec"]["replicas"] == 1
+    assert found.keys() == SETTINGS.keys()
+    return found
+
+
 def pods(overlay: str) -> Iterator[tuple[str, Resource]]:
     for name, one in of_kind(overlay, "Deployment", "StatefulSet", "Job").items():
         yield name, one["spec"]["template"]["spec"]
@@ -125,7 +133,7 @@ def test_no_container_may_do_more_than_it_needs(overlay: str) -> None:
 
 @each_overlay
 def test_a_pod_is_given_time_to_drain(overlay: str) -> None:
-    for service, deployment in of_kind(overlay, "Deployment").items():
+    for service, deployment in services(overlay).items():
         pod = deployment["spec"]["template"]["spec"]
         fields = SETTINGS[service].model_fields
         told = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
@@ -143,7 +151,7 @@ def test_what_is_set_exists(overlay: str) -> None:
         for key, value in one["data"].items()
         if key.startswith("VISAVIS_")
     }
-    for service, deployment in of_kind(overlay, "Deployment").items():
+    for service, deployment in services(overlay).items():
         env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
         told = {**from_map, **{e["name"]: e.get("value", "10.0.0.1") for e in env}}
         prefix = f"VISAVIS_{service.upper()}_"
@@ -220,7 +228,7 @@ def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
 
 @each_overlay
 def test_every_service_outlives_one_node(overlay: str) -> None:
-    workloads = of_kind(overlay, "Deployment", "StatefulSet")
+    workloads = services(overlay) | of_kind(overlay, "StatefulSet")
     budgets = of_kind(overlay, "PodDisruptionBudget")
     for name, one in workloads.items():
         assert budgets[name]["spec"]["selector"] == one["spec"]["selector"]
