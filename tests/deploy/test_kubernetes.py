@@ -226,6 +226,43 @@ def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
             assert asked and asked <= known, name
 
 
+def test_scaling_reckons_with_this_namespace_alone(tmp_path: Path) -> None:
+    """Two replicas of four slots, seven visitors and one in line, by Prometheus' own arithmetic."""
+    promtool = checker("promtool", "Debian's package prometheus")
+    series = {
+        'gateway_sessions{namespace="visavis"}': 7,
+        'gateway_queue_length{namespace="visavis"}': 1,
+    }
+    for service in STAGES:
+        for replica, sessions, slack in (("1", 3, 0.2), ("2", 4, -9)):
+            labels = f'{{namespace="visavis",service="{service}",instance="{replica}"}}'
+            told = {"attached_sessions": sessions, "slots": 4, "admission_slack_ratio": slack}
+            series |= {f"{name}{labels}": value for name, value in told.items()}
+    elsewhere = {name.replace("visavis", "other"): 100 for name in series}
+    wanted = {"slots": (7 + 1) / 4, "slack": 1 - (0.2 - 1) / 2, "sessions": 7 + 1}
+    asked = [
+        {
+            "expr": trigger["metadata"]["query"],
+            "eval_time": "2m",
+            "exp_samples": [{"labels": "{}", "value": wanted[trigger.get("name", "sessions")]}],
+        }
+        for one in of_kind("many-gpu", "ScaledObject").values()
+        for trigger in one["spec"]["triggers"]
+    ]
+    assert len(asked) == 2 * len(STAGES) + 1
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": f"{value}+0x9"}
+            for name, value in (series | elsewhere).items()
+        ],
+        "promql_expr_test": asked,
+    }
+    file = tmp_path / "scaling.yml"
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}), encoding="utf-8")
+    checked(promtool, "test", "rules", str(file))
+
+
 @each_overlay
 def test_every_service_outlives_one_node(overlay: str) -> None:
     workloads = services(overlay) | of_kind(overlay, "StatefulSet")
