@@ -229,7 +229,7 @@ def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
 def test_scaling_reckons_with_this_namespace_alone(tmp_path: Path) -> None:
     """Two replicas of four slots, seven visitors and one in line, by Prometheus' own arithmetic."""
     promtool = checker("promtool", "Debian's package prometheus")
-    series = {
+    series: dict[str, float] = {
         'gateway_sessions{namespace="visavis"}': 7,
         'gateway_queue_length{namespace="visavis"}': 1,
     }
