@@ -5,12 +5,17 @@ brings weights.
     container.py health               status 0 where it serves
     container.py pull SERVICE PROFILE what SERVICE needs of a profile's weights
     container.py wait                 until what SERVICE needs of its profile is there
-    container.py buckets URL N NAME ...  object stores on the bus at URL, each on N of its servers
+    container.py buckets URL N NAME ...  until it is told to end: the bus at URL has these object
+                                      stores, each on N of its servers
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
+import re
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -21,6 +26,11 @@ _LOOK_EVERY_S = 2.0
 _BUS_WAIT_S = 30.0
 _INSIDE = ("CERT", "KEY", "CA")
 _PAGE = ("VISAVIS_GATEWAY_TLS_CERT", "VISAVIS_GATEWAY_TLS_SELF_SIGNED")
+_CPUINFO = Path("/proc/cpuinfo")
+_KIND = re.compile(
+    r"vendor_id|cpu family|model\b|flags|CPU (implementer|architecture|variant|part)|Features"
+)
+BUCKETS_MADE = Path("/tmp/buckets-made")
 _NOT_GIVEN = ("", "0", "f", "false", "n", "no", "off")
 
 
@@ -28,7 +38,19 @@ def serve(flags: Sequence[str]) -> None:
     """Become the service: signals are its own."""
     service = os.environ["SERVICE"]
     module = "gateway" if service == "gateway" else f"services.{service}"
+    if compiled := os.environ.get("NUMBA_CACHE_DIR"):
+        os.environ["NUMBA_CACHE_DIR"] = str(Path(compiled) / processor(_CPUINFO.read_text()))
     os.execv(sys.executable, [sys.executable, "-m", module, *flags])
+
+
+def processor(cpuinfo: str) -> str:
+    """A name of its kind: the same where compiled code does, of the first one in /proc/cpuinfo.
+
+    Numba keeps code for several kinds apart, but not while several machines write at once.
+    """
+    first = cpuinfo.partition("\n\n")[0]
+    told = "\n".join(line for line in first.splitlines() if _KIND.match(line))
+    return f"{platform.machine()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def health(_: Sequence[str]) -> None:
@@ -99,7 +121,8 @@ def wait(_: Sequence[str]) -> None:
 
 
 def buckets(arguments: Sequence[str]) -> None:
-    """Make each bucket, or move one that is there, onto as many of the bus's servers as said.
+    """Make each bucket, or move one that is there, onto as many of the bus's servers as said; and
+    again whenever the bus has lost them. BUCKETS_MADE is there once they are.
 
     As the bus's operator, where BUS_PASSWORD_FILE names the file of its password; BUS_CA_FILE names
     who has signed the certificate of a bus at tls://.
@@ -109,31 +132,30 @@ def buckets(arguments: Sequence[str]) -> None:
     url, replicas, *names = arguments
     file = os.environ.get("BUS_PASSWORD_FILE")
     password = Path(file).read_text(encoding="utf-8").strip() if file else ""
-    asyncio.run(spread_buckets(url, int(replicas), names, password))
+    asyncio.run(keep(url, int(replicas), names, password))
 
 
-async def spread_buckets(url: str, replicas: int, names: Sequence[str], password: str = "") -> None:
-    """Put each bucket on `replicas` servers; what is in one that is there stays."""
-    from nats.js.errors import BucketNotFoundError
+async def keep(url: str, servers: int, names: Sequence[str], password: str = "") -> None:
+    """Until SIGTERM. Raises BusError where they cannot be made at first."""
+    import asyncio
 
     from visavis.serving.authentication.access import Certificates
+    from visavis.serving.logs import configure_logging
+    from visavis.wire.bucket import keep_buckets, make_buckets
     from visavis.wire.bus import Bus
     from visavis.wire.permissions import Login, User
 
+    configure_logging("buckets", "INFO")
     login = Login(User.OPERATOR, password) if password else None
     ca = os.environ.get("BUS_CA_FILE")
     tls = Certificates(ca=Path(ca)).bus() if ca else None
     bus = await Bus.connect(url, name="buckets", wait_s=_BUS_WAIT_S, login=login, tls=tls)
-    connection = bus.client
     try:
-        stream = connection.jetstream()
-        for name in names:
-            try:
-                found = await (await stream.object_store(name)).status()
-            except BucketNotFoundError:
-                await stream.create_object_store(name, replicas=replicas)
-            else:
-                await stream.update_stream(found.stream_info.config, num_replicas=replicas)
+        await make_buckets(bus, names, servers)
+        BUCKETS_MADE.touch()  # noqa: ASYNC240 - nobody waits for it
+        keeping = asyncio.create_task(keep_buckets(bus, names, servers))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, keeping.cancel)
+        await asyncio.wait({keeping})
     finally:
         await bus.close()
 

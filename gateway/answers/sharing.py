@@ -45,7 +45,7 @@ class SharedLessons:
         async with self._changing:
             try:
                 await self._take_up()
-                await self._bucket.put(_NAME, self._cache.learned.dump().encode())
+                await self._put()
             except (BusError, AtCapacityError) as error:
                 self._trouble.tell(error)
 
@@ -63,7 +63,7 @@ class SharedLessons:
                 try:
                     await self._take_up()
                     self._trouble.over()
-                except BusError as error:
+                except (BusError, AtCapacityError) as error:
                     self._trouble.tell(error)
             await asyncio.sleep(REVIEW_S)
 
@@ -72,9 +72,17 @@ class SharedLessons:
         if state == self._state:
             return
         dumped = await self._bucket.get(_NAME)
-        if dumped is not None:
+        if dumped is None:
+            # Deleted, they are forgotten; where there never were any, the bus has lost its disk.
+            known = self._cache.learned.all(self._cache.now_s())
+            if known and _NAME not in await self._bucket.index():
+                await self._put()
+        else:
             try:
                 self._cache.take_up(dumped.decode())
             except ValueError as error:
                 log.warning("learned answers of other gateways are not used: %s", error)
         self._state = state
+
+    async def _put(self) -> None:
+        await self._bucket.put(_NAME, self._cache.learned.dump().encode())

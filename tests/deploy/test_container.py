@@ -1,28 +1,93 @@
 """What a container does beside its service."""
 
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-import nats
+import pytest
 
-from deploy.container import spread_buckets
+from deploy.container import BUCKETS_MADE, processor
 from tests.deploy.test_kubernetes import of_kind
+from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bucket import Bucket
+from visavis.wire.bus import Bus
 from visavis.wire.permissions import BUCKETS
 
+ROOT = Path(__file__).parents[2]
+CPUINFO = """processor\t: 0
+vendor_id\t: GenuineIntel
+cpu family\t: 6
+model\t\t: 106
+cpu MHz\t\t: 2596.130
+flags\t\t: fpu avx2 avx512f
+"""
 
-def test_the_job_names_every_bucket() -> None:
-    job = of_kind("cpu", "Job")["buckets"]["spec"]["template"]["spec"]["containers"][0]
-    assert set(job["command"][5:]) == set(BUCKETS)
+
+def test_every_bucket_is_seen_to() -> None:
+    pod = of_kind("cpu", "Deployment")["buckets"]["spec"]["template"]["spec"]
+    (one,) = pod["containers"]
+    assert set(one["command"][5:]) == set(BUCKETS)
+    assert one["readinessProbe"]["exec"]["command"][-1] == str(BUCKETS_MADE)
 
 
-async def test_a_bucket_is_made_once_and_what_is_in_it_stays(tmp_path: Path) -> None:
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[NatsServer]:
     server = NatsServer(tmp_path)
     server.process.storage = tmp_path / "storage"
     with server:
-        await spread_buckets(server.url, 1, ["visavis-test"])
-        client = await nats.connect(server.url)
-        store = await client.jetstream().object_store("visavis-test")
-        await store.put("avatar", b"picture")
-        await spread_buckets(server.url, 1, ["visavis-test"])
-        assert (await store.get("avatar")).data == b"picture"
-        await client.close()
+        yield server
+
+
+@pytest.fixture
+def seeing_to_it(server: NatsServer) -> Iterator[subprocess.Popen[bytes]]:
+    BUCKETS_MADE.unlink(missing_ok=True)
+    command = [
+        sys.executable,
+        str(ROOT / "deploy/container.py"),
+        "buckets",
+        server.url,
+        "1",
+        "vv-test",
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
+    yield process
+    process.kill()
+    process.wait()
+
+
+async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
+    server: NatsServer, seeing_to_it: subprocess.Popen[bytes]
+) -> None:
+    await until(BUCKETS_MADE.exists, timeout_s=20)
+    bus = await Bus.connect(server.url, name="test")
+    await Bucket(bus, "vv-test", 100).put("avatar", b"picture")
+    await asyncio.to_thread(server.restart)
+    await until(lambda: bus.connected)
+    assert await Bucket(bus, "vv-test", 100).get("avatar") == b"picture", "what is there stays"
+    await asyncio.to_thread(server.stop)
+    assert server.process.storage is not None
+    shutil.rmtree(server.process.storage)
+    await asyncio.to_thread(server.start)
+    await until(lambda: bus.connected)
+    async with asyncio.timeout(20):
+        while "OBJ_vv-test" not in [  # noqa: ASYNC110 - nothing tells us
+            one.config.name for one in await bus.client.jetstream().streams_info()
+        ]:
+            await asyncio.sleep(0.1)
+    await bus.close()
+    seeing_to_it.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(seeing_to_it.wait, 10) == 0
+
+
+def test_processors_of_a_kind_have_one_name() -> None:
+    """However fast they run, and however many there are; another kind has another."""
+    name = processor(CPUINFO)
+    other = CPUINFO.replace("2596", "1400").replace("processor\t: 0", "processor\t: 1")
+    assert processor(other) == processor(f"{CPUINFO}\n{other}") == name
+    assert processor(CPUINFO.replace(" avx512f", "")) != name
+    assert processor(CPUINFO.replace("106", "85")) != name

@@ -47,6 +47,14 @@ def of_kind(overlay: str, *kinds: str) -> dict[str, Resource]:
     return {one["metadata"]["name"]: one for one in found if one["kind"] in kinds}
 
 
+def services(overlay: str) -> dict[str, Resource]:
+    """Deployments, but the one that has nothing to do while the bus keeps what it has."""
+    found = of_kind(overlay, "Deployment")
+    assert found.pop("buckets")["spec"]["replicas"] == 1
+    assert found.keys() == SETTINGS.keys()
+    return found
+
+
 def pods(overlay: str) -> Iterator[tuple[str, Resource]]:
     for name, one in of_kind(overlay, "Deployment", "StatefulSet", "Job").items():
         yield name, one["spec"]["template"]["spec"]
@@ -125,7 +133,7 @@ def test_no_container_may_do_more_than_it_needs(overlay: str) -> None:
 
 @each_overlay
 def test_a_pod_is_given_time_to_drain(overlay: str) -> None:
-    for service, deployment in of_kind(overlay, "Deployment").items():
+    for service, deployment in services(overlay).items():
         pod = deployment["spec"]["template"]["spec"]
         fields = SETTINGS[service].model_fields
         told = {e["name"]: e.get("value") for e in pod["containers"][0]["env"]}
@@ -143,7 +151,7 @@ def test_what_is_set_exists(overlay: str) -> None:
         for key, value in one["data"].items()
         if key.startswith("VISAVIS_")
     }
-    for service, deployment in of_kind(overlay, "Deployment").items():
+    for service, deployment in services(overlay).items():
         env = deployment["spec"]["template"]["spec"]["containers"][0]["env"]
         told = {**from_map, **{e["name"]: e.get("value", "10.0.0.1") for e in env}}
         prefix = f"VISAVIS_{service.upper()}_"
@@ -218,9 +226,46 @@ def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
             assert asked and asked <= known, name
 
 
+def test_scaling_reckons_with_this_namespace_alone(tmp_path: Path) -> None:
+    """Two replicas of four slots, seven visitors and one in line, by Prometheus' own arithmetic."""
+    promtool = checker("promtool", "Debian's package prometheus")
+    series: dict[str, float] = {
+        'gateway_sessions{namespace="visavis"}': 7,
+        'gateway_queue_length{namespace="visavis"}': 1,
+    }
+    for service in STAGES:
+        for replica, sessions, slack in (("1", 3, 0.2), ("2", 4, -9)):
+            labels = f'{{namespace="visavis",service="{service}",instance="{replica}"}}'
+            told = {"attached_sessions": sessions, "slots": 4, "admission_slack_ratio": slack}
+            series |= {f"{name}{labels}": value for name, value in told.items()}
+    elsewhere = {name.replace("visavis", "other"): 100 for name in series}
+    wanted = {"slots": (7 + 1) / 4, "slack": 1 - (0.2 - 1) / 2, "sessions": 7 + 1}
+    asked = [
+        {
+            "expr": trigger["metadata"]["query"],
+            "eval_time": "2m",
+            "exp_samples": [{"labels": "{}", "value": wanted[trigger.get("name", "sessions")]}],
+        }
+        for one in of_kind("many-gpu", "ScaledObject").values()
+        for trigger in one["spec"]["triggers"]
+    ]
+    assert len(asked) == 2 * len(STAGES) + 1
+    case = {
+        "interval": "1m",
+        "input_series": [
+            {"series": name, "values": f"{value}+0x9"}
+            for name, value in (series | elsewhere).items()
+        ],
+        "promql_expr_test": asked,
+    }
+    file = tmp_path / "scaling.yml"
+    file.write_text(json.dumps({"evaluation_interval": "1m", "tests": [case]}), encoding="utf-8")
+    checked(promtool, "test", "rules", str(file))
+
+
 @each_overlay
 def test_every_service_outlives_one_node(overlay: str) -> None:
-    workloads = of_kind(overlay, "Deployment", "StatefulSet")
+    workloads = services(overlay) | of_kind(overlay, "StatefulSet")
     budgets = of_kind(overlay, "PodDisruptionBudget")
     for name, one in workloads.items():
         assert budgets[name]["spec"]["selector"] == one["spec"]["selector"]

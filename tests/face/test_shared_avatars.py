@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import grpc
@@ -11,20 +13,43 @@ import pytest
 
 from tests.face.portraits import DEFAULT_FOLDER
 from tests.face.test_servicer_studio import Stub, serving
+from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
+from visavis.wire.bucket import make_buckets
 from visavis.wire.bus import Bus
+from visavis.wire.permissions import BUCKETS, Login, User, users_config
+
+PASSWORDS = {user: secrets.token_urlsafe(16) for user in User}
 
 
 @pytest.fixture
-async def keeping_bus(tmp_path: Path) -> AsyncIterator[Bus]:
-    """A bus of a server with JetStream."""
+def keeping(tmp_path: Path) -> Iterator[NatsServer]:
+    """A server with JetStream, with users."""
     server = NatsServer(tmp_path)
-    server.process.storage = tmp_path / "storage"
+    server.process.storage, server.process.users = tmp_path / "storage", tmp_path / "users.conf"
+    server.process.users.write_text(users_config(PASSWORDS))
     with server:
-        bus = await Bus.connect(server.url, name="test")
-        yield bus
-        await bus.close()
+        yield server
+
+
+async def connected(server: NatsServer, user: User) -> Bus:
+    return await Bus.connect(server.url, name="test", login=Login(user, PASSWORDS[user]))
+
+
+@pytest.fixture
+async def operator(keeping: NatsServer) -> AsyncIterator[Bus]:
+    bus = await connected(keeping, User.OPERATOR)
+    await make_buckets(bus, BUCKETS)
+    yield bus
+    await bus.close()
+
+
+@pytest.fixture
+async def keeping_bus(keeping: NatsServer, operator: Bus) -> AsyncIterator[Bus]:
+    bus = await connected(keeping, User.FACE)
+    yield bus
+    await bus.close()
 
 
 def made(folder: Path, name: str) -> None:
@@ -98,6 +123,28 @@ async def test_of_two_that_met_under_one_name_the_shared_one_is_worn_and_the_oth
     assert "theirs" not in [avatar.licence for avatar in listed]
     [kept] = theirs.glob(".replaced-*-ann")  # nobody else runs on this loop
     assert "theirs" in (kept / "avatar.toml").read_text()
+
+
+async def test_a_bus_that_lost_its_disk_has_them_again_from_any_replica(
+    tmp_path: Path, keeping: NatsServer, operator: Bus, keeping_bus: Bus
+) -> None:
+    """What each has, and what it has got meanwhile; another one comes when neither is there."""
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    made(ours, "ann")
+    async with serving(ours, bus=keeping_bus) as one, serving(theirs, bus=keeping_bus) as other:
+        await asyncio.to_thread(keeping.stop)
+        assert keeping.process.storage is not None
+        shutil.rmtree(keeping.process.storage)
+        await asyncio.to_thread(keeping.start)
+        await until(lambda: keeping_bus.connected and operator.connected)
+        assert await names(one) == ["default", "ann"], "until there are buckets, too"
+        made(theirs, "bob")
+        await make_buckets(operator, BUCKETS)
+        assert await names(one) == ["default", "ann"]
+        assert await names(other) == ["default", "ann", "bob"]
+        assert await names(one) == ["default", "ann", "bob"]
+    async with serving(tmp_path / "new", bus=keeping_bus) as new:
+        assert await names(new) == ["default", "ann", "bob"]
 
 
 async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(

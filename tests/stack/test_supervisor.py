@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.supervisor import Stack, StackOptions
 from visavis.wire.clock import MonotonicClock
+from visavis.wire.permissions import BUCKETS
 
 
 async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:
@@ -99,6 +101,24 @@ async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
         # A child that is just being started shows no environment for a moment.
         await until(lambda: [c for c in children() if knows_the_key(c)], 10)
         assert not [child for child in children() if "sesame" in " ".join(child.cmdline())]
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+
+
+async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    stack = Stack(StackOptions(log_dir=tmp_path))
+    starting = asyncio.create_task(stack.__aenter__())
+    try:
+        kept = await until(lambda: stack.nats.process.storage)
+        await until(lambda: len(list(kept.rglob("OBJ_visavis-*"))) == len(BUCKETS), 20)
+        await until(lambda: stack.nats.process.state is State.READY)
+        stack.nats.process.kill()
+        shutil.rmtree(kept)
+        await until(lambda: len(list(kept.rglob("OBJ_visavis-*"))) == len(BUCKETS), 20)
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)

@@ -1,7 +1,7 @@
 """What all processes on one bus have in common, by name, and what outlives each of their disks.
 
 `Bucket` is JetStream's object store as far as we use it. `Shelf` is a process's own copy of what
-a bucket holds, and `Shared` keeps the two alike.
+a bucket holds, and `Shared` keeps the two alike. `keep_buckets` is the bus's operator's part.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import base64
 import hashlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Protocol, TypeVar
@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 _ASK_S, _CARRY_S = 2.0, 20.0
 """How long a question and a whole object may take."""
+_LOOK_EVERY_S = 5.0
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -133,13 +134,20 @@ class Bucket:
             # The users of a server that was set up by an older version may not.
             log.warning("%s: what was deleted is not overwritten: it was refused", self._name)
 
-    async def make(self) -> None:
-        """Have it be there; for who may make one. Raises NoStoreError, BusError."""
-        async with self._asking(_ASK_S) as js:
+    async def make(self, servers: int = 1) -> bool:
+        """Have it be on so many of the bus's servers; what is in one that is there stays.
+
+        For who may make one. Whether it was not there. Raises NoStoreError, BusError.
+        """
+        async with self._asking(_CARRY_S) as js:
             try:
-                await js.stream_info(f"OBJ_{self._name}")
+                found = await js.stream_info(f"OBJ_{self._name}")
             except nats.js.errors.NotFoundError:
-                await js.create_object_store(self._name)
+                await js.create_object_store(self._name, replicas=servers)
+                return True
+            if found.config.num_replicas != servers:
+                await js.update_stream(found.config, num_replicas=servers)
+            return False
 
     async def _messages(self, subject: str) -> AsyncIterator[RawStreamMsg]:
         """What is kept under a subject, which may be a pattern, in the order of its keeping."""
@@ -180,6 +188,29 @@ class Bucket:
                 ) from None
             await js.create_object_store(self._name)
             return await js.stream_info(f"OBJ_{self._name}")
+
+
+async def make_buckets(bus: Bus, names: Iterable[str], servers: int = 1) -> None:
+    """Have each be there; see `Bucket.make`. Raises NoStoreError, BusError."""
+    for name in names:
+        if await Bucket(bus, name, 0).make(servers):
+            log.info("%s: made", name)
+
+
+async def keep_buckets(bus: Bus, names: Collection[str], servers: int = 1) -> None:
+    """Make them again whenever the bus has lost them, as where its disk is new; until cancelled.
+
+    Those who have copies put them back: faces as they next use one, gateways by themselves.
+    """
+    trouble = Trouble("the bus keeps nothing")
+    while True:
+        if bus.connected:
+            try:
+                await make_buckets(bus, names, servers)
+                trouble.over()
+            except BusError as error:
+                trouble.tell(error)
+        await asyncio.sleep(_LOOK_EVERY_S)
 
 
 class Shelf(Protocol):

@@ -97,7 +97,6 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
         f"{prefix}STACK_SECRET_FILE": "/run/secrets/stack",
         f"{prefix}ADVERTISE": name,
     }
-    done = {"condition": "service_completed_successfully"}
     entry: dict[str, Any] = {
         "image": _CARD_IMAGES[service] if gpus else f"visavis-{service}",
         "environment": told,
@@ -107,7 +106,7 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
         "security_opt": ["no-new-privileges:true"],
         "restart": "unless-stopped",
         "stop_grace_period": "60s",
-        "depends_on": {"buckets": done},
+        "depends_on": {"buckets": {"condition": "service_healthy"}},
         "secrets": [f"bus_{service}", "stack"],
     }
     if service == "gateway":
@@ -120,7 +119,7 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
             "volumes": ["recordings:/data"],
         }
     told[f"{prefix}PROFILE"] = "${PROFILE:-default}"
-    entry["depends_on"] = {"buckets": done, "weights": done}
+    entry["depends_on"]["weights"] = {"condition": "service_completed_successfully"}
     entry["volumes"] = ["weights:/models:ro", "plans:/plans"]
     if service == "face":
         entry["volumes"].append("avatars:/data")

@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -26,6 +27,7 @@ from visavis.serving.addresses import (
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.lifetime.starting import on_starting
+from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.settings import ENV_PREFIX
 from visavis.tools.stack.keys import (
     USERS_FILE,
@@ -37,7 +39,7 @@ from visavis.tools.stack.keys import (
 from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
 from visavis.tools.stack.process import Child, State, make_log_dir, python_child
 from visavis.tools.stack.restarter import Restarter
-from visavis.wire.bucket import Bucket
+from visavis.wire.bucket import keep_buckets
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
 from visavis.wire.permissions import BUCKETS, User, users_config
@@ -101,6 +103,7 @@ class Stack:
         self._nats = NatsServer(options.log_dir)
         self._nats.process.monitored = options.monitored
         self._bus: Bus | None = None
+        self._buckets: Keeper | None = None
         self._bus_folder: Path | None = None
         self._restarters: dict[Child, Restarter] = {}
         self._keeping: dict[Child, asyncio.Task[None]] = {}
@@ -193,11 +196,9 @@ class Stack:
             raise VisavisError(f"{folder} cannot hold the bus's keys: {error.strerror}") from error
         operator = self.keys.login(User.OPERATOR)
         self._bus = await Bus.connect(self._nats.url, name="supervisor", login=operator)
-        try:
-            for name in BUCKETS:  # nobody else may make one
-                await Bucket(self._bus, name, 0).make()
-        except BusError as error:
-            log.warning("the bus keeps nothing: %s", error)
+        # Nobody else may make one.
+        self._buckets = Keeper("buckets", partial(keep_buckets, self._bus, BUCKETS))
+        self._buckets.start()
         return self._bus
 
     def _check_options(self) -> None:
@@ -389,6 +390,8 @@ class Stack:
         now = signal.SIGINT  # without handing sessions over: the others end, too
         await asyncio.gather(*(c.stop(now) for n, c in self.children.items() if n in gateways))
         await asyncio.gather(*(c.stop() for c in (*self.children.values(), *self._passing)))
+        if self._buckets is not None:
+            await self._buckets.stop()
         if self._bus is not None:
             await self._bus.close()
             self._bus = None

@@ -1,0 +1,58 @@
+"""What one gateway has learned the others know, and a bus that lost its disk has again."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.answers.cache import AnswerCache, Speaker
+from gateway.answers.sharing import SharedLessons
+from tests.gateway.conftest import until
+from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bus import Bus
+
+ADA = Speaker("You are Ada.", "en")
+
+
+@asynccontextmanager
+async def gateway(bus: Bus, folder: Path) -> AsyncIterator[AnswerCache]:
+    cache = AnswerCache(learn_in=folder)
+    await cache.open()
+    lessons = SharedLessons(bus, cache)
+    lessons.start()
+    yield cache
+    await lessons.stop()
+
+
+def knows(cache: AnswerCache, question: str = "Who are you?") -> bool:
+    return cache.find(question, ADA, opening=True) is not None
+
+
+async def test_learned_answers_outlive_the_disk_of_the_bus_but_not_their_forgetting(
+    tmp_path: Path,
+) -> None:
+    nats = NatsServer(tmp_path)
+    nats.process.storage = storage = tmp_path / "storage"
+    with nats:
+        bus = await Bus.connect(nats.url, name="test")
+        async with gateway(bus, tmp_path / "one") as one:
+            await one.learn("Who are you?", "A face.", ADA)
+            async with gateway(bus, tmp_path / "two") as two:
+                await until(lambda: knows(two))
+            await asyncio.to_thread(nats.stop)
+            shutil.rmtree(storage)
+            await asyncio.to_thread(nats.start)
+            async with gateway(bus, tmp_path / "three") as three:
+                await until(lambda: knows(three))
+                await one.forget_learned()
+                await three.learn("Where am I?", "Here.", ADA)
+                await until(lambda: knows(one, "Where am I?"))
+        async with gateway(bus, tmp_path / "one") as again:
+            await again.forget_learned()
+        async with gateway(bus, tmp_path / "three"), gateway(bus, tmp_path / "four") as four:
+            await asyncio.sleep(3.0)  # longer than they take to look
+            assert not knows(four), "what was forgotten has come back"
+        await bus.close()
