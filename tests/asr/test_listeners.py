@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.asr.hearing.listeners import listener_model, summary
+from services.asr.hearing.listeners import FirstWords, listener_model, summary
 
 HOP = 320
 
@@ -34,3 +34,15 @@ def test_a_recogniser_that_none_was_fitted_to_has_no_model() -> None:
     model = listener_model("moonshine-tiny-en")
     assert model is not None
     assert model.odds(np.zeros(len(model.weights), np.float32)) == pytest.approx(model.bias)
+
+
+def test_a_listener_s_first_words_speak_for_one_and_others_against_it() -> None:
+    vocabulary = ["嗯", "对", "停", "等", "别的"]
+    first = FirstWords(lambda word: [vocabulary.index(word)] if word in vocabulary else [0, 1])
+    told = first.summary(np.log(np.array([0.5, 0.25, 0.1, 0.1, 0.05], np.float32)))
+    assert told == pytest.approx(np.log([0.75, 0.2]), rel=1e-5)
+
+    model = listener_model("whisper-base")
+    assert model is not None
+    likely, not_likely = np.log(np.array([[0.75, 0.02], [0.02, 0.75]], np.float32))
+    assert model.odds(likely) > 0.6 > model.odds(not_likely)

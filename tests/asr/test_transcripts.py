@@ -220,6 +220,16 @@ def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> No
     assert words.hum_odds < -0.3
 
 
+def test_only_short_mandarin_is_asked_by_whisper(hearing: Hearing) -> None:
+    transcriber, pcm = hearing.ear("whisper-base").transcriber, sound("zh/nls_digits")
+    short = slice(SAMPLE_RATE_HZ // 2, SAMPLE_RATE_HZ * 3 // 2)
+    assert transcriber.transcribe(pcm, "zh").hum_odds is None
+    assert transcriber.transcribe(pcm[short], "en").hum_odds is None
+    digits = transcriber.transcribe(pcm[short], "zh")
+    assert digits.text and digits.hum_odds is not None
+    assert digits.hum_odds < 0.6
+
+
 async def test_partials_come_early_and_their_stable_part_stays(hearing: Hearing) -> None:
     heard = await live(hearing, clip("two_cities_01"), "en", interim=True)
     started = next(e for e in heard if e.event is TranscriptEvent.SPEECH_STARTED)

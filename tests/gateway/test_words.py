@@ -222,6 +222,26 @@ def test_words_that_are_no_hum(
     assert not is_misheard_hum(text, voiced_ms=voiced_ms, hum_odds=hum_odds, goes_on=goes_on)
 
 
+@pytest.mark.parametrize(
+    ("text", "voiced_ms", "hum_odds", "hum"),
+    [
+        ("吃到了", 320, 1.0, True),  # of 知道了
+        ("What?", 320, 1.0, True),
+        ("吃到了", 320, 0.0, False),
+        ("吃到了", 320, None, False),
+        ("等一下", 320, 2.0, False),
+        ("停", 320, 2.0, False),
+        ("吃到了", 900, 2.0, False),
+        ("换一个话题吧", 320, 2.0, False),
+    ],
+)
+def test_a_listener_s_word_in_mandarin(
+    text: str, voiced_ms: int, hum_odds: float | None, hum: bool
+) -> None:
+    told = is_misheard_hum(text, voiced_ms=voiced_ms, hum_odds=hum_odds, language="zh")
+    assert told is hum
+
+
 def test_well_alone_is_no_interruption() -> None:
     assert is_backchannel("Well.", asked=True)
     assert not is_backchannel("Well done.")

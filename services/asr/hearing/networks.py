@@ -242,7 +242,7 @@ class BundledNetworks:
         encoder, decoder = self._loaded(name)
         if family_of(self._paths[name]) == "moonshine":
             return Moonshine(encoder, decoder, tokenizer, listener_model(name))
-        return Whisper(encoder, decoder, tokenizer)
+        return Whisper(encoder, decoder, tokenizer, listeners=listener_model(name))
 
     def state(self, name: str) -> EngineState | None:
         engines = self._engines.get(name)

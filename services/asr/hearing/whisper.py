@@ -14,6 +14,7 @@ from opencc import OpenCC
 from tokenizers import Tokenizer
 
 from services.asr.hearing.decoding import Cache, empty_cache, loop_start
+from services.asr.hearing.listeners import LONGEST_SAMPLES, FirstWords, ListenerModel
 from services.asr.hearing.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
 from services.asr.hearing.transcript import UNSPACED, Segment, Transcript
 from visavis.engine import Engine, Tensors, host_array
@@ -26,6 +27,8 @@ _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
 _TOKENS_PER_SECOND = 14
 _SPARE_TOKENS = 16
 _LATEST_FIRST_TIMESTAMP = 50
+_FITTED_LANGUAGE = "zh"
+"""Whose listeners are told."""
 _ENGLISH_VOCABULARY = 51_864
 """Models for English alone have so many tokens, all others have more."""
 # Signs that only transcribe sounds other than speech: "[music]", "♪".
@@ -47,18 +50,28 @@ class Decoded:
     tokens: list[int]
     mean_log_probability: float
     no_speech: float
+    first_words: NDArray[np.float32]
+    """See FirstWords.summary. [2] float32"""
 
 
 class Whisper:
     """Recognises 99 languages: encoder and decoder as visavis.bundles.whisper.graph writes them."""
 
     def __init__(
-        self, encoder: Engine, decoder: Engine, tokenizer: Tokenizer, guards: Guards | None = None
+        self,
+        encoder: Engine,
+        decoder: Engine,
+        tokenizer: Tokenizer,
+        guards: Guards | None = None,
+        listeners: ListenerModel | None = None,
     ) -> None:
+        """listeners: fitted to Mandarin as this model hears it; None: hums are not told."""
         self._encoder = encoder
         self._decoder = decoder
         self._tokenizer = tokenizer
         self._guards = guards or Guards()
+        self._listeners = listeners
+        self._first_words = FirstWords(lambda w: tokenizer.encode(w, add_special_tokens=False).ids)
         self._simplify = OpenCC("t2s")
         self._tokens = _SpecialTokens(tokenizer)
         n_vocabulary = decoder.outputs["logits"].shape[-1]
@@ -93,7 +106,16 @@ class Whisper:
         if not segments or self._is_no_speech(decoded):
             return Transcript("", language)
         space = "" if language == "zh" else " "
-        return Transcript(space.join(s.text for s in segments), language, tuple(segments))
+        text = space.join(s.text for s in segments)
+        hum_odds = None
+        if self._listeners is not None and language == _FITTED_LANGUAGE:
+            short = len(pcm) <= LONGEST_SAMPLES
+            hum_odds = self._listeners.odds(decoded.first_words) if short else None
+        return Transcript(text, language, tuple(segments), hum_odds)
+
+    def summary(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a ListenerModel weighs of pcm, [N] float32 at 16 kHz in Mandarin."""
+        return self._decode(self._encode(pcm), _FITTED_LANGUAGE, 2, []).first_words
 
     def _encode(self, pcm: NDArray[np.float32]) -> Tensors:
         """Keys and values of the sound, which on a GPU stay there: every step reads them."""
@@ -129,9 +151,12 @@ class Whisper:
         no_speech = float(np.exp(_log_softmax(rows[0])[special.no_speech]))
         rows, row = rows[len(prompt) - 1 :], 0
         tokens: list[int] = []
-        total = 0.0
+        total, first_words = 0.0, np.zeros(2, np.float32)
         for _ in range(budget):
-            scores = self._allowed(_log_softmax(rows[row]), tokens)
+            scores = _log_softmax(rows[row])
+            if len(tokens) == 1:  # behind the timestamp
+                first_words = self._first_words.summary(scores)
+            scores = self._allowed(scores, tokens)
             token = int(scores.argmax())
             total += float(scores[token])
             if token == special.end:
@@ -146,7 +171,7 @@ class Whisper:
             if row < len(guess):
                 _keep_positions(cache, len(prompt) + row)
             rows, row, guess = self._step([token], audio, cache), 0, []
-        return Decoded(tokens, total / (len(tokens) + 1), no_speech)
+        return Decoded(tokens, total / (len(tokens) + 1), no_speech, first_words)
 
     def _guess(self, draft: str, language: str) -> list[int]:
         """The draft as tokens, from the first timestamp on."""
