@@ -31,7 +31,9 @@ _PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
 _MEAN_FRAMES = 8
 _BYSTANDERS_RANGE = 10 ** (5 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
-_ADAPTING_PER_FRAME = 10 ** (0.005 / 10)
+_SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
+# A decibel a minute: he may say nothing for long while they talk on.
+_VISITOR_FALL_PER_FRAME = 10 ** (-0.0005 / 10)
 
 
 class Resampler:
@@ -184,8 +186,8 @@ class Bystanders:
         if len(self._powers) < _MEAN_FRAMES:
             return False
         power = sum(self._powers) / _MEAN_FRAMES
-        self._softest = min(power, self._softest * _ADAPTING_PER_FRAME)
-        self._visitor /= _ADAPTING_PER_FRAME
+        self._softest = min(power, self._softest * _SOFTEST_RISE_PER_FRAME)
+        self._visitor *= _VISITOR_FALL_PER_FRAME
         if speech_probability >= 0.5:
             self._visitor = max(self._visitor, power)
         softer = self._visitor / _FEWEST_BELOW_VISITOR

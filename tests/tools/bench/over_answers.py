@@ -47,6 +47,7 @@ RATE_HZ = 16_000
 AFTER_S: float = GatewaySettings.model_fields["barge_in_after_s"].default
 _TICK_S = 0.02
 _TICK_SAMPLES = 320
+_VISITOR_DB = -23.0
 _ROOM_RMS = 10 ** (-62 / 20)
 # Sound and events on their way through gateway, bus and asr.
 _HOPS_S = 0.005
@@ -306,16 +307,30 @@ async def echoes(hearing: Hearing, folder: Path, half: str, echo_db: float) -> l
 
 
 async def noises(
-    hearing: Hearing, paths: Sequence[Path], levels_db: Sequence[float]
+    hearing: Hearing,
+    paths: Sequence[Path],
+    levels_db: Sequence[float],
+    visitor: NDArray[np.int16] | None,
 ) -> list[dict[str, Any]]:
-    """What is called a turn of what is none. levels_db: RMS, of full scale."""
+    """What is called a turn of what is none. levels_db: RMS, of full scale.
+
+    visitor: [N] at 16 kHz, who speaks once, at the beginning; what he says is not counted.
+    """
     done: list[dict[str, Any]] = []
     for path in paths:
         pcm = read_mono(path, RATE_HZ).astype(np.float32)
         for level_db in levels_db:
             played = pcm * (32768 * 10 ** (level_db / 20) / float(np.std(pcm)))
             room = np.random.default_rng(2).normal(size=len(played)) * 32768 * _ROOM_RMS
-            found = await _finals(hearing, np.clip(played + room, -32768, 32767).astype(np.int16))
+            said = 0 if visitor is None else len(visitor)
+            if visitor is not None:
+                loudness = float(np.sqrt(np.mean(np.square(visitor, dtype=np.float64))))
+                # Behind half a second in which the room is heard.
+                at = slice(RATE_HZ // 2, RATE_HZ // 2 + said)
+                played[at] += visitor * (32768 * 10 ** (_VISITOR_DB / 20) / loudness)
+                said += 3 * RATE_HZ
+            heard = np.clip(played + room, -32768, 32767).astype(np.int16)
+            found = await _finals(hearing, heard, said)
             minutes = len(pcm) / RATE_HZ / 60
             done.append(
                 {"noise": path.stem, "level_db": level_db, "minutes": round(minutes, 1),
@@ -325,7 +340,8 @@ async def noises(
     return done
 
 
-async def _finals(hearing: Hearing, pcm: NDArray[np.int16]) -> list[str]:
+async def _finals(hearing: Hearing, pcm: NDArray[np.int16], first: int) -> list[str]:
+    """What ends as an utterance from sample `first` on."""
     listening = ListeningSession(
         hearing, "en", interim_results=False, clock=MonotonicClock(), recorded=True,
         rules=AsrSettings.model_validate({}).endpoint_rules(),
@@ -334,7 +350,8 @@ async def _finals(hearing: Hearing, pcm: NDArray[np.int16]) -> list[str]:
     async with listening:
         for start in range(0, len(pcm), _TICK_SAMPLES):
             await listening.hear(pcm[start : start + _TICK_SAMPLES], RATE_HZ)
-            texts += [e.text for e in listening.ready_events() if e.event is TranscriptEvent.FINAL]
+            finals = [e for e in listening.ready_events() if e.event is TranscriptEvent.FINAL]
+            texts += [e.text for e in finals if start >= first]
     return texts
 
 
@@ -371,6 +388,11 @@ def main() -> None:
     options.add_argument("--rounds", type=int, default=1, help="each over so many answers")
     options.add_argument("--echo-db", type=float, help="of the loudspeaker in the microphone")
     options.add_argument("--levels-db", type=float, nargs="+", default=[-43.0, -33.0])
+    options.add_argument(
+        "--visitor-first",
+        action="store_true",
+        help=f"noise: somebody speaks at its beginning, at {_VISITOR_DB:g} dB",
+    )
     options.add_argument("--profile", default="default")
     options.add_argument("--json", type=Path)
     chosen = options.parse_args()
@@ -389,7 +411,8 @@ def main() -> None:
         await hearing.load()
         try:
             if chosen.what == "noise":
-                return await noises(hearing, noise_paths, chosen.levels_db)
+                visitor = answers_of(folder, chosen.half)[0][0] if chosen.visitor_first else None
+                return await noises(hearing, noise_paths, chosen.levels_db, visitor)
             if chosen.what == "sounds":
                 done = await sounds(
                     hearing,
