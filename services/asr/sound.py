@@ -29,7 +29,9 @@ _FEWEST_RANGE = 10 ** (18 / 20)
 _PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
 # Of powers: chosen on turns in babble of 5 and 10 dB, of the half of the material that is for that.
 _MEAN_FRAMES = 8
-_BYSTANDERS_RANGE = 10 ** (5 / 10)
+# Of the way from their softest to the visitor, in decibels.
+_REACH = 0.4
+_SHORTEST_REACH, _LONGEST_REACH = 10 ** (5 / 10), 10 ** (10 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
 # A decibel a minute: he may say nothing for long while they talk on.
@@ -169,8 +171,8 @@ class Bystanders:
     """Tells which frames hold no more than the voices behind the visitor.
 
     A VAD takes the talk of a full room for speech, and the visitor never seems to end. But that
-    talk is steady, as many voices are, and was there before him: what is no louder than it was at
-    its softest, by a few decibels, and clearly softer than he is, is not his. Levels are means of a
+    talk is steady, as many voices are, and was there before him: what is hardly louder than it was
+    at its softest, and clearly softer than he is, is not his. Levels are means of a
     quarter of a second, which bridges the gaps between words of one voice and evens out many.
     Somebody who speaks softly where others do not is heard as ever: he is above the softest level.
     """
@@ -190,5 +192,8 @@ class Bystanders:
         self._visitor *= _VISITOR_FALL_PER_FRAME
         if speech_probability >= 0.5:
             self._visitor = max(self._visitor, power)
+        # The further they are below him the further up they may reach.
+        reach = (self._visitor / self._softest) ** _REACH
+        reach = min(_LONGEST_REACH, max(_SHORTEST_REACH, reach))
         softer = self._visitor / _FEWEST_BELOW_VISITOR
-        return power < self._softest * _BYSTANDERS_RANGE and max(power, self._powers[-1]) < softer
+        return power < self._softest * reach and max(power, self._powers[-1]) < softer
