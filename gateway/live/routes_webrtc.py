@@ -12,8 +12,15 @@ from gateway.live import sdp
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["live"])
 
+_ANSWER: dict[int | str, dict[str, object]] = {201: {"content": {"application/sdp": {}}}}
 
-@router.post("/whep", status_code=201, responses=responses(404, 415, 422, 503))
+
+@router.post(
+    "/whep",
+    status_code=201,
+    response_class=Response,
+    responses={**_ANSWER, **responses(404, 413, 415, 422, 503)},
+)
 async def watch(session: TheSession, request: Request) -> Response:
     """Answer a WHEP player's offer (`application/sdp`): the face, as over `…/webrtc`.
 
@@ -35,7 +42,12 @@ async def watch(session: TheSession, request: Request) -> Response:
     return sdp.answer(made, f"whep/{peer_id}", session.outlets.peers.ice_servers())
 
 
-@router.post("/whip", status_code=201, responses=responses(404, 409, 415, 422, 503))
+@router.post(
+    "/whip",
+    status_code=201,
+    response_class=Response,
+    responses={**_ANSWER, **responses(404, 409, 413, 415, 422, 503)},
+)
 async def publish(session: TheSession, request: Request) -> Response:
     """Answer a WHIP publisher's offer (`application/sdp`): his sound is the session's microphone.
 
@@ -77,8 +89,8 @@ async def add_candidates(session: TheSession, peer_id: str, request: Request) ->
     return Response(status_code=204)
 
 
-@router.delete("/whep/{peer_id}", responses=responses(404))
-@router.delete("/whip/{peer_id}", responses=responses(404))
+@router.delete("/whep/{peer_id}", response_class=Response, responses=responses(404))
+@router.delete("/whip/{peer_id}", response_class=Response, responses=responses(404))
 async def end(session: TheSession, peer_id: str) -> Response:
     """End a client's connection."""
     await session.outlets.peers.disconnect(peer_id)
