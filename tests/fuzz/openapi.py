@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.gateway.conftest import Rig
+from tests.gateway.test_openai import TOLD, WRITTEN, OpenAiRig
 from visavis.client import GatewayClient
 
 _REQUIREMENT = "schemathesis==4.32.5"
@@ -62,7 +62,8 @@ def _installed() -> Path:
 
 async def _run(python: Path, seconds: int, seed: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(Path(folder))
+        TOLD.answers = WRITTEN
+        rig = OpenAiRig(Path(folder))
         answers = Path(folder) / "answers.toml"
         answers.write_text(_ANSWERS)
         await rig.start(
