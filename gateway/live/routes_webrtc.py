@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -12,13 +13,20 @@ from gateway.live import sdp
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["live"])
 
-_ANSWER: dict[int | str, dict[str, object]] = {201: {"content": {"application/sdp": {}}}}
+_ANSWER: dict[int | str, dict[str, object]] = {201: {"content": {sdp.SDP: {}}}}
+
+
+def _body(media_type: str) -> dict[str, Any]:
+    """Of a route that reads its text itself, for the OpenAPI page."""
+    content = {media_type: {"schema": {"type": "string"}}}
+    return {"requestBody": {"required": True, "content": content}}
 
 
 @router.post(
     "/whep",
     status_code=201,
     response_class=Response,
+    openapi_extra=_body(sdp.SDP),
     responses={**_ANSWER, **responses(404, 413, 415, 422, 503)},
 )
 async def watch(session: TheSession, request: Request) -> Response:
@@ -46,6 +54,7 @@ async def watch(session: TheSession, request: Request) -> Response:
     "/whip",
     status_code=201,
     response_class=Response,
+    openapi_extra=_body(sdp.SDP),
     responses={**_ANSWER, **responses(404, 409, 413, 415, 422, 503)},
 )
 async def publish(session: TheSession, request: Request) -> Response:
@@ -81,8 +90,18 @@ async def options(session: TheSession) -> Response:
     return sdp.options()
 
 
-@router.patch("/whep/{peer_id}", status_code=204, responses=responses(404, 415, 422))
-@router.patch("/whip/{peer_id}", status_code=204, responses=responses(404, 415, 422))
+@router.patch(
+    "/whep/{peer_id}",
+    status_code=204,
+    openapi_extra=_body(sdp.FRAGMENT),
+    responses=responses(404, 413, 415, 422),
+)
+@router.patch(
+    "/whip/{peer_id}",
+    status_code=204,
+    openapi_extra=_body(sdp.FRAGMENT),
+    responses=responses(404, 413, 415, 422),
+)
 async def add_candidates(session: TheSession, peer_id: str, request: Request) -> Response:
     """Candidates that a client has found since its offer."""
     await session.outlets.peers.add_candidates(peer_id, await sdp.candidates_of(request))

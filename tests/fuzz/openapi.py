@@ -29,6 +29,13 @@ language = "en"
 questions = ["When are you open?"]
 answer = "From nine to five."
 """
+# Of the kinds of text that it does not know: they are sent as they are.
+_HOOKS = """
+import schemathesis
+
+texts = ["application/sdp", "application/trickle-ice-sdpfrag"]
+schemathesis.serializer.alias(texts, "text/plain")
+"""
 _KEY = "the key of who tries it"
 # What ends a session gets one of its own: the others ask about theirs until the end.
 _ENDING = (
@@ -81,6 +88,7 @@ async def _run(python: Path, seconds: int, seed: int) -> int:
                 await client.call("POST", f"/v1/sessions/{session}/text", json={"text": "Hi"})
             settings = Path(folder) / "schemathesis.toml"
             settings.write_text(_settings(session, ended))
+            (settings.parent / "hooks.py").write_text(_HOOKS)
             return await _tried(python, rig.running.url, settings, seconds, seed)
         finally:
             await rig.reset()
@@ -94,6 +102,8 @@ async def _session(client: GatewayClient) -> str:
 def _settings(session: str, ended: Sequence[str]) -> str:
     """schemathesis' own. session: one that lives, for of any other every answer is 404."""
     told = f"""
+hooks = "hooks.py"
+
 [auth.openapi.HTTPBearer]
 bearer = "{_KEY}"
 
