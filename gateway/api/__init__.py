@@ -7,6 +7,7 @@
 `schemas`: bodies of requests and answers.
 `events`: what goes over the socket of events, both ways.
 `problems`: errors as HTTP answers, in one table.
+`description`: all of it as OpenAPI 3.0 tells it.
 `uploads`: forms in memory, and work for as long as the client is there.
 `routes_sessions`: sessions, text, interruption, turns.
 `routes_media`: WebRTC and recordings.

@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.access.callers import SOCKET, Role, session_in, why_not
 from gateway.access.doorkeeper import Doorkeeper, UnauthenticatedError
-from gateway.api.problems import problem
 from gateway.api.state import CALLER
 from gateway.openai.errors import body_of, is_openai
 from gateway.settings import GatewaySettings
@@ -117,12 +116,8 @@ class AccessControl:
             await self._app(scope, receive, send)
             return
         status, code, message = refusal
-        challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
-        body: dict[str, Any] = {"error": {"code": code, "message": message}}
-        if is_openai(scope["path"]):
-            body = body_of(status, message, code="invalid_api_key" if status == 401 else code)
         # Of a WebSocket, it is the answer to the handshake.
-        await JSONResponse(body, status, headers=challenge)(scope, receive, send)
+        await _refused(scope, status, code, message)(scope, receive, send)
 
     def _foreign(self, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
@@ -165,9 +160,18 @@ class Ownership:
         if caller is not None and owning and session:
             if scope["app"].state.gateway.owner_of(session) != caller.owner:
                 message = f"session: your key has made no {session[:64]!r} that is still there"
-                await problem(404, "not_found", message)(scope, receive, send)
+                await _refused(scope, 404, "not_found", message)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+
+def _refused(scope: Scope, status: int, code: str, message: str) -> JSONResponse:
+    """In the shape that whoever asks for this path reads."""
+    challenge = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    body: dict[str, Any] = {"error": {"code": code, "message": message}}
+    if is_openai(scope["path"]):
+        body = body_of(status, message, code="invalid_api_key" if status == 401 else code)
+    return JSONResponse(body, status, headers=challenge)
 
 
 def origins_pattern(origins: Sequence[str]) -> str:

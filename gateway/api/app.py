@@ -31,6 +31,7 @@ from gateway.api import (
     sockets,
 )
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
+from gateway.api.description import DescribedApp
 from gateway.api.state import Gateway
 from gateway.apps import captions, routes_say
 from gateway.apps import sockets as app_sockets
@@ -38,7 +39,7 @@ from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
-from gateway.openai import chat, routes_models, speech, transcriptions
+from gateway.openai import chat, errors, routes_models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
@@ -81,6 +82,8 @@ _SHOWN = HTTPBearer(auto_error=False, description="A key, a JWT, or a session's 
 
 # A key in the address, no key, a foreign page, what cannot be read; a bus that is away.
 _ANYWHERE = problems.responses(400, 401, 403, 422, 503)
+# The same in OpenAI's shape, where what cannot be read is 400, and no room 429.
+_OPENAI = errors.responses(400, 401, 403, 429, 503)
 
 _DESCRIPTION = """
 Speak or type to a face, and it answers with voice and lips in step.
@@ -141,7 +144,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         async with _running(settings, instance, address, tls, doorkeeper) as app.state.gateway:
             yield
 
-    app = FastAPI(
+    app = DescribedApp(
         title="visavis",
         version=version("visavis"),
         description=_DESCRIPTION,
@@ -149,8 +152,6 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         docs_url=None,
         redoc_url=None,
     )
-    # What the bundled page can show.
-    app.openapi_version = "3.0.3"
     uploads = {
         "/v1/avatars": round(settings.upload_limit_mb * 1e6),
         "/v1/audio/transcriptions": round(settings.transcription_limit_mb * 1e6),
@@ -172,16 +173,12 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         routes_catalog,
         routes_cache,
         routes_operation,
-        routes_models,
-        chat,
-        speech,
-        transcriptions,
-        realtime,
-        calls,
         room_routes,
         face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
+    for module in (routes_models, chat, speech, transcriptions, realtime, calls):
+        app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
     app.include_router(realtime.sockets)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from fastapi import APIRouter
-from fastapi.responses import PlainTextResponse
+from fastapi.responses import PlainTextResponse, Response
 
 from gateway.api.events import WordTime
 from gateway.api.problems import responses
@@ -34,8 +34,11 @@ def sentences(text: str, words: Sequence[WordTime]) -> Iterator[Passage]:
 
 @router.get(
     "/turns/{turn}/captions",
-    response_class=PlainTextResponse,
-    responses={200: {"content": {"text/vtt": {}}}, **responses(404, 422)},
+    response_class=Response,
+    responses={
+        200: {"content": {media_type: {} for _, media_type in _FORMATS.values()}},
+        **responses(404, 422),
+    },
 )
 async def captions(
     session: TheSession, turn: int, format: Literal["vtt", "srt"] = "vtt"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
@@ -12,8 +13,22 @@ from gateway.live import sdp
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["live"])
 
+_ANSWER: dict[int | str, dict[str, object]] = {201: {"content": {sdp.SDP: {}}}}
 
-@router.post("/whep", status_code=201, responses=responses(404, 415, 422, 503))
+
+def _body(media_type: str) -> dict[str, Any]:
+    """Of a route that reads its text itself, for the OpenAPI page."""
+    content = {media_type: {"schema": {"type": "string"}}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+@router.post(
+    "/whep",
+    status_code=201,
+    response_class=Response,
+    openapi_extra=_body(sdp.SDP),
+    responses={**_ANSWER, **responses(404, 413, 415, 422, 503)},
+)
 async def watch(session: TheSession, request: Request) -> Response:
     """Answer a WHEP player's offer (`application/sdp`): the face, as over `…/webrtc`.
 
@@ -35,7 +50,13 @@ async def watch(session: TheSession, request: Request) -> Response:
     return sdp.answer(made, f"whep/{peer_id}", session.outlets.peers.ice_servers())
 
 
-@router.post("/whip", status_code=201, responses=responses(404, 409, 415, 422, 503))
+@router.post(
+    "/whip",
+    status_code=201,
+    response_class=Response,
+    openapi_extra=_body(sdp.SDP),
+    responses={**_ANSWER, **responses(404, 409, 413, 415, 422, 503)},
+)
 async def publish(session: TheSession, request: Request) -> Response:
     """Answer a WHIP publisher's offer (`application/sdp`): his sound is the session's microphone.
 
@@ -69,16 +90,26 @@ async def options(session: TheSession) -> Response:
     return sdp.options()
 
 
-@router.patch("/whep/{peer_id}", status_code=204, responses=responses(404, 415, 422))
-@router.patch("/whip/{peer_id}", status_code=204, responses=responses(404, 415, 422))
+@router.patch(
+    "/whep/{peer_id}",
+    status_code=204,
+    openapi_extra=_body(sdp.FRAGMENT),
+    responses=responses(404, 413, 415, 422),
+)
+@router.patch(
+    "/whip/{peer_id}",
+    status_code=204,
+    openapi_extra=_body(sdp.FRAGMENT),
+    responses=responses(404, 413, 415, 422),
+)
 async def add_candidates(session: TheSession, peer_id: str, request: Request) -> Response:
     """Candidates that a client has found since its offer."""
     await session.outlets.peers.add_candidates(peer_id, await sdp.candidates_of(request))
     return Response(status_code=204)
 
 
-@router.delete("/whep/{peer_id}", responses=responses(404))
-@router.delete("/whip/{peer_id}", responses=responses(404))
+@router.delete("/whep/{peer_id}", response_class=Response, responses=responses(404))
+@router.delete("/whip/{peer_id}", response_class=Response, responses=responses(404))
 async def end(session: TheSession, peer_id: str) -> Response:
     """End a client's connection."""
     await session.outlets.peers.disconnect(peer_id)

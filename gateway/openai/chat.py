@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
 from gateway.api.state import TheGateway
-from gateway.openai.errors import OpenAiRoute, event_of
+from gateway.openai.errors import OpenAiRoute, event_of, responses
 from gateway.openai.names import known_model
 from gateway.openai.schemas import ChatRequest
 from gateway.openai.serving import DONE, EVENTS, Flowing, begun, event, whole, within_limits
@@ -24,7 +24,14 @@ from visavis.serving.errors import VisavisError
 router = APIRouter(prefix="/v1/chat", tags=["OpenAI"], route_class=OpenAiRoute)
 
 
-@router.post("/completions")
+@router.post(
+    "/completions",
+    response_class=Response,
+    responses={
+        200: {"content": {"application/json": {}, EVENTS: {}}},
+        **responses(404, 413, 429),
+    },
+)
 async def complete(body: ChatRequest, request: Request, gateway: TheGateway) -> Response:
     """The answer to a conversation, as `chat.completion` or, with `stream`, as chunks of one.
 

@@ -13,6 +13,7 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
@@ -28,6 +29,26 @@ _SLOT_FREE_S = 2
 # What a client may show of a request's id in its logs.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _FIELD = re.compile(r"([a-z_]+(\[\d+\])?(\.[a-z_]+)*): ")
+
+
+class OpenAiErrorBody(BaseModel):
+    """What is wrong, as OpenAI's clients read it."""
+
+    message: str = Field(description="For people: what is wrong, and what to do")
+    type: str = Field(description="Such as invalid_request_error")
+    param: str | None = Field(description="The field at fault")
+    code: str | None = Field(description="For programs")
+
+
+class OpenAiProblem(BaseModel):
+    """Body of every answer from 400 on, where OpenAI's clients ask."""
+
+    error: OpenAiErrorBody
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
+    """Of a route, for the OpenAPI page."""
+    return {status: {"model": OpenAiProblem} for status in statuses}
 
 
 class RefusedError(VisavisError):

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from gateway.api.state import Gateway, TheGateway
-from gateway.openai.errors import OpenAiRoute
+from gateway.openai.errors import OpenAiRoute, responses
 from gateway.openai.names import ANY, VOICES, aliases_of, known_model
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"], route_class=OpenAiRoute)
@@ -23,7 +23,7 @@ async def models(gateway: TheGateway) -> dict[str, Any]:
     return {"object": "list", "data": [_model(name) for name in _all(gateway)]}
 
 
-@router.get("/models/{name:path}")
+@router.get("/models/{name:path}", responses=responses(404))
 async def model(name: str, gateway: TheGateway) -> dict[str, Any]:
     """One of them. 404 where there is none."""
     known_model(name, _all(gateway))

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field
 
 from gateway import metrics
 from gateway.api.state import TheGateway
-from gateway.openai.errors import OpenAiRoute, event_of
+from gateway.openai.errors import OpenAiRoute, event_of, responses
 from gateway.openai.formats import FORMATS, RATE_HZ, open_encoder
 from gateway.openai.names import aliases_of, known_model, voice_named
 from gateway.openai.serving import EVENTS, Flowing, begun, event, within_limits
@@ -50,16 +50,34 @@ class SpeechRequest(BaseModel):
     """POST /v1/audio/speech."""
 
     model: str = Field(max_length=200)
-    input: Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_not_blank)]
+    input: Annotated[
+        str,
+        Field(max_length=LONGEST_TEXT, json_schema_extra={"pattern": r"\S"}),
+        AfterValidator(_not_blank),
+    ]
     voice: Annotated[str, Field(max_length=200)] | NamedVoice
     instructions: str | None = None
     """The name of a style, such as "happy"; anything else changes nothing."""
     response_format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
-    speed: Annotated[float, AfterValidator(_speakable)] = 1.0
+    speed: Annotated[
+        float,
+        Field(json_schema_extra={"minimum": _SLOWEST, "maximum": _FASTEST}),
+        AfterValidator(_speakable),
+    ] = 1.0
     stream_format: Literal["audio", "sse"] = "audio"
 
 
-@router.post("/speech", response_class=Response)
+_MEDIA_TYPES = (*(known.media_type for known in FORMATS.values()), EVENTS)
+
+
+@router.post(
+    "/speech",
+    response_class=Response,
+    responses={
+        200: {"content": {media_type: {} for media_type in _MEDIA_TYPES}},
+        **responses(404, 413, 429),
+    },
+)
 async def speak(body: SpeechRequest, request: Request, gateway: TheGateway) -> Response:
     """The text as it is spoken, in one of six formats; with `stream_format` "sse" as events.
 

@@ -19,7 +19,7 @@ from gateway import metrics
 from gateway.api.problems import TooLargeError
 from gateway.api.state import Gateway, TheGateway
 from gateway.api.uploads import read_form
-from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, unsupported
+from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, responses, unsupported
 from gateway.openai.names import aliases_of, known_model
 from gateway.openai.passages import as_srt, as_verbose_json, as_vtt, usage_of
 from gateway.openai.recordings import samples_of
@@ -45,7 +45,11 @@ _FORM: dict[str, Any] = {
                     "properties": {
                         "file": {"type": "string", "format": "binary"},
                         "model": {"type": "string"},
-                        "language": {"type": "string", "description": "ISO 639-1 or BCP 47"},
+                        "language": {
+                            "type": "string",
+                            "pattern": f"^{_LANGUAGE.pattern}$",
+                            "description": "ISO 639-1 or BCP 47",
+                        },
                         "response_format": {"type": "string", "enum": list(_FORMATS)},
                         "timestamp_granularities[]": {
                             "type": "array",
@@ -72,7 +76,15 @@ class _Asked:
     stream: bool
 
 
-@router.post("/transcriptions", response_class=Response, openapi_extra=_FORM)
+@router.post(
+    "/transcriptions",
+    response_class=Response,
+    openapi_extra=_FORM,
+    responses={
+        200: {"content": {"application/json": {}, "text/plain": {}, "text/vtt": {}, EVENTS: {}}},
+        **responses(404, 413, 429),
+    },
+)
 async def transcribe(request: Request, gateway: TheGateway) -> Response:
     """What is said in a recording: flac, mp3, mp4, mpeg, m4a, ogg, wav or webm.
 

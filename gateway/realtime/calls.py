@@ -20,7 +20,7 @@ from fastapi import APIRouter, Request, Response
 from gateway.api.problems import refusals_counted
 from gateway.api.state import Gateway, TheCaller, TheGateway
 from gateway.api.uploads import read_form
-from gateway.openai.errors import OpenAiRoute, RefusedError
+from gateway.openai.errors import OpenAiRoute, RefusedError, responses
 from gateway.realtime.link import Link, event_in
 from gateway.realtime.opening import (
     available,
@@ -41,6 +41,28 @@ _MOST_BUFFERED_BYTES = 1_000_000
 _OPENS_WITHIN_S = 30.0
 _MOST_FIELDS = 8
 _PICTURES = re.compile(r"^m=video [1-9]", re.M)
+_SDP = {"type": "string", "pattern": "^v="}
+_OFFER: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {
+            "application/sdp": {"schema": _SDP},
+            "multipart/form-data": {
+                "schema": {
+                    "type": "object",
+                    "required": ["sdp"],
+                    "properties": {
+                        "sdp": _SDP,
+                        "session": {
+                            "type": "string",
+                            "description": "JSON, as in `session.update`",
+                        },
+                    },
+                }
+            },
+        },
+    }
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +105,13 @@ class EventChannel:
         self._channel.send(json.dumps(event, ensure_ascii=False))
 
 
-@router.post("", status_code=201)
+@router.post(
+    "",
+    status_code=201,
+    response_class=Response,
+    openapi_extra=_OFFER,
+    responses={201: {"content": {"application/sdp": {}}}, **responses(404, 413, 429)},
+)
 async def call(
     request: Request, gateway: TheGateway, caller: TheCaller, model: str = ""
 ) -> Response:
@@ -121,7 +149,11 @@ async def call(
     return Response(sdp, 201, headers=where, media_type="application/sdp")
 
 
-@router.post("/{session_id}/hangup")
+@router.post(
+    "/{session_id}/hangup",
+    response_class=Response,
+    responses={200: {"description": "It is over; there is no body"}, **responses(404)},
+)
 async def hang_up(session_id: str, gateway: TheGateway) -> Response:
     """End a call."""
     await gateway.sessions.delete(session_id)

@@ -17,7 +17,7 @@ from gateway.access.limits import OverLimitError
 from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
-from gateway.openai.errors import OpenAiRoute, RefusedError, event_of
+from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, responses
 from gateway.realtime.link import Link, count, event_in
 from gateway.realtime.opening import (
     available,
@@ -78,7 +78,7 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id
         await _end(gateway, session)
 
 
-@router.post("/client_secrets")
+@router.post("/client_secrets", responses=responses(404, 413))
 async def client_secret(request: Request, gateway: TheGateway, caller: TheCaller) -> Response:
     """An ephemeral key for a browser: it begins sessions with these settings, for a while.
 

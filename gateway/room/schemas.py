@@ -11,6 +11,9 @@ from pydantic import (
     PlainSerializer,
     SecretStr,
     SerializationInfo,
+    StrictBool,
+    StrictFloat,
+    StrictInt,
     StringConstraints,
     TypeAdapter,
     ValidationError,
@@ -59,9 +62,9 @@ class AuthorIn(Strict):
 
     name: Short
     id: Short = Field(default="", description="Of the platform; empty: the name")
-    moderator: bool = False
-    member: bool = False
-    first_time: bool = False
+    moderator: StrictBool = False
+    member: StrictBool = False
+    first_time: StrictBool = False
 
 
 class CommentIn(Strict):
@@ -72,11 +75,11 @@ class CommentIn(Strict):
     id: Short = Field(default="", description="Of the platform: what comes twice counts once")
     platform: Platform = "app"
     kind: Kind = Kind.COMMENT
-    at: float | None = Field(default=None, description="Seconds since 1970; left out: now")
-    amount: float = Field(default=0.0, ge=0, le=1e9, description="What it has cost")
+    at: StrictFloat | None = Field(default=None, description="Seconds since 1970; left out: now")
+    amount: StrictFloat = Field(default=0.0, ge=0, le=1e9, description="What it has cost")
     currency: str = Field(default="", max_length=8, description="Of the amount, such as USD")
     gift: Short = ""
-    count: int = Field(default=1, ge=1, le=1_000_000)
+    count: StrictInt = Field(default=1, ge=1, le=1_000_000)
     target: Short = Field(default="", description="removed: the comment's id; empty: all by author")
 
     def comment(self, now_s: float, unix_s: float) -> Comment:
@@ -124,7 +127,7 @@ class BilibiliIn(Strict):
 
     access_key: Short
     access_secret: Secret
-    app_id: int = Field(ge=1)
+    app_id: StrictInt = Field(ge=1)
     code: Secret = Field(description="The streamer's identity code")
 
 
@@ -150,10 +153,10 @@ class YouTubeIn(Strict):
 class RoomRequest(Strict):
     """How a room is to be."""
 
-    answer_within_s: float = Field(default=30.0, ge=5, le=300)
-    places: int = Field(default=100, ge=1, le=1000, description="Comments that wait at most")
-    per_author: int = Field(default=2, ge=1, le=100)
-    longest_characters: int = Field(default=200, ge=10, le=1000)
+    answer_within_s: StrictFloat = Field(default=30.0, ge=5, le=300)
+    places: StrictInt = Field(default=100, ge=1, le=1000, description="Comments that wait at most")
+    per_author: StrictInt = Field(default=2, ge=1, le=100)
+    longest_characters: StrictInt = Field(default=200, ge=10, le=1000)
     addressed_as: list[Short] = Field(
         default_factory=list, max_length=20, description="Names the avatar is called by"
     )
@@ -163,19 +166,23 @@ class RoomRequest(Strict):
         description="Authors that are programs, ours among them",
     )
     blocked_words: list[Word] = Field(default_factory=list, max_length=2000)
-    shipped_words: bool = Field(default=True, description="Block those of the lists that ship, too")
-    thanks_every_s: float = Field(default=30.0, ge=1, le=3600)
+    shipped_words: StrictBool = Field(
+        default=True, description="Block those of the lists that ship, too"
+    )
+    thanks_every_s: StrictFloat = Field(default=30.0, ge=1, le=3600)
     script: list[ScriptLine] = Field(default_factory=list, max_length=200)
-    idle_after_s: float = Field(default=45.0, ge=5, le=3600)
-    memory: int = Field(
+    idle_after_s: StrictFloat = Field(default=45.0, ge=5, le=3600)
+    memory: StrictInt = Field(
         default=0,
         ge=0,
         le=20,
         description="Comments and answers before that the language model reads with a comment",
     )
     style: StyleName = Field(default="", description="In which comments are answered")
-    post_answers: bool = Field(default=False, description="As text, where the platform allows")
-    paused: bool = False
+    post_answers: StrictBool = Field(
+        default=False, description="As text, where the platform allows"
+    )
+    paused: StrictBool = False
     twitch: TwitchIn | None = None
     bilibili: BilibiliIn | None = None
     youtube: YouTubeIn | None = None

@@ -15,13 +15,33 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.gateway.conftest import Rig
+from tests.gateway.test_openai import TOLD, WRITTEN, OpenAiRig
 from visavis.client import GatewayClient
 
 _REQUIREMENT = "schemathesis==4.32.5"
 # A request that is right by the description may still ask for a voice that is not there.
 _CHECKS_LEFT_OUT = "positive_data_acceptance"
 _FOREVER_S = 100_000.0
+# Something to be said beforehand, for those who ask that it be made.
+_ANSWERS = """
+[[answers]]
+language = "en"
+questions = ["When are you open?"]
+answer = "From nine to five."
+"""
+# Of the kinds of text that it does not know: they are sent as they are.
+_HOOKS = """
+import schemathesis
+
+texts = ["application/sdp", "application/trickle-ice-sdpfrag"]
+schemathesis.serializer.alias(texts, "text/plain")
+"""
+_KEY = "the key of who tries it"
+# What ends a session gets one of its own: the others ask about theirs until the end.
+_ENDING = (
+    "delete_v1_sessions__session_id__delete",
+    "hang_up_v1_realtime_calls__session_id__hangup_post",
+)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -49,36 +69,64 @@ def _installed() -> Path:
 
 async def _run(python: Path, seconds: int, seed: int) -> int:
     with tempfile.TemporaryDirectory() as folder:
-        rig = Rig(Path(folder))
-        await rig.start(max_sessions=10_000, session_idle_s=3600, idle_release_s=_FOREVER_S)
+        TOLD.answers = WRITTEN
+        rig = OpenAiRig(Path(folder))
+        answers = Path(folder) / "answers.toml"
+        answers.write_text(_ANSWERS)
+        await rig.start(
+            api_key=_KEY,
+            answers=answers,
+            max_sessions=10_000,
+            session_idle_s=3600,
+            idle_release_s=_FOREVER_S,
+        )
         try:
             rig.doubles.script.slots = 10_000
             await rig.running.inside.registry.refresh()
-            async with GatewayClient(rig.running.url) as client:
-                made = (await client.call("POST", "/v1/sessions", json={})).json()
-                await client.call("POST", f"/v1/sessions/{made['id']}/text", json={"text": "Hi"})
-            return await _tried(
-                python, rig.running.url, str(made["id"]), Path(folder), seconds, seed
-            )
+            async with GatewayClient(rig.running.url, _KEY) as client:
+                session, *ended = [await _session(client) for _ in range(1 + len(_ENDING))]
+                await client.call("POST", f"/v1/sessions/{session}/text", json={"text": "Hi"})
+            settings = Path(folder) / "schemathesis.toml"
+            settings.write_text(_settings(session, ended))
+            (settings.parent / "hooks.py").write_text(_HOOKS)
+            return await _tried(python, rig.running.url, settings, seconds, seed)
         finally:
             await rig.reset()
             await rig.stop()
 
 
-async def _tried(
-    python: Path, url: str, session: str, folder: Path, seconds: int, seed: int
-) -> int:
-    # One that lives: of any other, every answer is 404.
-    settings = folder / "schemathesis.toml"
-    settings.write_text(f'[parameters]\n"path.session_id" = "{session}"\n"path.turn" = 1\n')
+async def _session(client: GatewayClient) -> str:
+    return str((await client.call("POST", "/v1/sessions", json={})).json()["id"])
+
+
+def _settings(session: str, ended: Sequence[str]) -> str:
+    """schemathesis' own. session: one that lives, for of any other every answer is 404."""
+    told = f"""
+hooks = "hooks.py"
+
+[auth.openapi.HTTPBearer]
+bearer = "{_KEY}"
+
+[parameters]
+"path.session_id" = "{session}"
+"path.turn" = 1
+"""
+    for operation, other in zip(_ENDING, ended, strict=True):
+        told += f"""
+[[operations]]
+include-operation-id = "{operation}"
+parameters = {{ "path.session_id" = "{other}" }}
+"""
+    return told
+
+
+async def _tried(python: Path, url: str, settings: Path, seconds: int, seed: int) -> int:
     process = await asyncio.create_subprocess_exec(
         *(str(python), "-m", "schemathesis.cli", "--config-file", str(settings), "run"),
         *(f"{url}/openapi.json", "--max-time", str(seconds), "--seed", str(seed)),
         *("--exclude-checks", _CHECKS_LEFT_OUT, "--phases", "examples,coverage,fuzzing"),
-        # It would end what the others ask about.
-        *("--exclude-operation-id", "delete_v1_sessions__session_id__delete"),
         *("--continue-on-failure", "--request-timeout", "30", "--no-shrink"),
-        cwd=folder,
+        cwd=settings.parent,
     )
     return await process.wait()
 

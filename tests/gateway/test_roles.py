@@ -243,6 +243,18 @@ async def test_an_app_has_no_session_of_another_and_no_operation(
         assert [session["id"] for session in answer["sessions"]] == listed
 
 
+async def test_a_call_of_another_app_is_refused_as_clients_of_openai_read_it(
+    gateway: RunningGateway, http: httpx.AsyncClient, made: dict[str, Any]
+) -> None:
+    answer = await http.post(
+        HANG_UP.format(session_id=made["id"]), headers={"Authorization": f"Bearer {OTHER_APP}"}
+    )
+    assert answer.status_code == 404
+    error = answer.json()["error"]
+    assert (error["type"], error["code"]) == ("invalid_request_error", "not_found")
+    assert gateway.inside.sessions.has(made["id"])
+
+
 @pytest.mark.parametrize("shown", ["token", APP, OPERATOR])
 async def test_the_right_one_opens_every_door_of_its_session(
     gateway: RunningGateway, knock: Knock, made: dict[str, Any], shown: str

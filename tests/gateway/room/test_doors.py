@@ -168,6 +168,9 @@ async def test_an_answer_with_a_blocked_word_is_stopped(
         (sent("A", "hi", platform="No Such!"), "platform"),
         (sent("A", "hi", kind="dance"), "kind"),
         (sent("A", "hi", count=0), "count"),
+        (sent("A", "hi", count="2"), "count"),
+        (sent("A", "hi", amount=False), "amount"),
+        ({**sent("A", "hi"), "author": {"name": "A", "member": 1}}, "member"),
     ],
 )
 async def test_what_is_no_comment_is_refused(

@@ -1,0 +1,103 @@
+"""The API's description: in words that its version has, and true of what answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from gateway.api.app import create_app
+from gateway.api.description import schema_as_3_0
+from gateway.openai.errors import is_openai
+from gateway.settings import GatewaySettings
+
+
+class Part(BaseModel):
+    share: float = Field(gt=0, lt=1)
+
+
+class Whole(BaseModel):
+    null: int = 0
+    maybe: int | None = None
+    part: Part | None = None
+    either: int | str | None = None
+
+
+@pytest.fixture(scope="module")
+def described() -> dict[str, Any]:
+    return create_app(GatewaySettings.model_validate({})).openapi()
+
+
+def schemas_in(node: Any) -> Iterator[dict[str, Any]]:
+    """Whatever could be one: all objects within."""
+    if isinstance(node, dict):
+        yield node
+        for each in node.values():
+            yield from schemas_in(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from schemas_in(each)
+
+
+def answers(described: dict[str, Any], method: str, path: str) -> dict[str, dict[str, Any]]:
+    """Of one route: what each status brings, by media type."""
+    told = described["paths"][path][method]["responses"]
+    return {status: answer.get("content", {}) for status, answer in told.items()}
+
+
+def test_no_schema_has_a_word_that_the_version_lacks(described: dict[str, Any]) -> None:
+    assert described["openapi"].startswith("3.0.")
+    for schema in schemas_in(described):
+        assert schema.get("type") != "null"
+        assert not {"const", "propertyNames", "prefixItems", "$defs"} & schema.keys()
+        assert schema.get("exclusiveMinimum", True) in (True, False)
+        assert schema.get("exclusiveMaximum", True) in (True, False)
+    assert "HTTPValidationError" not in str(described)
+
+
+def test_limits_and_absences_are_told_as_3_0_tells_them() -> None:
+    part = schema_as_3_0(Part.model_json_schema())["properties"]["share"]
+    assert (part["minimum"], part["exclusiveMinimum"]) == (0, True)
+    assert (part["maximum"], part["exclusiveMaximum"]) == (1, True)
+    whole = schema_as_3_0(Whole.model_json_schema())["properties"]
+    assert (whole["maybe"]["type"], whole["maybe"]["nullable"]) == ("integer", True)
+    assert "nullable" not in whole["null"]
+    assert {"enum": [None]} in whole["part"]["anyOf"]
+    assert len(whole["either"]["anyOf"]) == 3
+
+
+def test_a_choice_that_may_be_null_lists_null() -> None:
+    one_of_two = {"anyOf": [{"type": "string", "enum": ["a", "b"]}, {"type": "null"}]}
+    assert schema_as_3_0(one_of_two) == {
+        "type": "string",
+        "enum": ["a", "b", None],
+        "nullable": True,
+    }
+
+
+def test_where_clients_of_openai_ask_refusals_are_described_in_their_shape(
+    described: dict[str, Any],
+) -> None:
+    for path, methods in described["paths"].items():
+        for method in methods:
+            told = answers(described, method, path)
+            shapes = {
+                content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+                for status, content in told.items()
+                if "400" <= status < "503"
+            }
+            assert shapes <= {"OpenAiProblem" if is_openai(path) else "Problem"}, path
+
+
+def test_answers_are_described_as_what_they_are(described: dict[str, Any]) -> None:
+    captions = answers(described, "get", "/v1/sessions/{session_id}/turns/{turn}/captions")
+    assert set(captions["200"]) == {"text/vtt", "application/x-subrip"}
+    assert set(captions["404"]) == {"application/json"}
+    hang_up = answers(described, "post", "/v1/realtime/calls/{session_id}/hangup")
+    assert hang_up["200"] == {}
+    chat = answers(described, "post", "/v1/chat/completions")
+    assert set(chat["200"]) == {"application/json", "text/event-stream"}
+    assert "404" in chat
+    assert "404" in answers(described, "get", "/v1/models/{name}")
