@@ -31,11 +31,13 @@ _PEAK_FALL_PER_FRAME = 10 ** (-0.1 / 20)
 _MEAN_FRAMES = 8
 # Of the way from their softest to the visitor, in decibels.
 _REACH = 0.4
+_REACH_BETWEEN = 0.75
+_FULL_ROOM, _LATEST_SHARE = 0.2, 0.05
 _SHORTEST_REACH, _LONGEST_REACH = 10 ** (5 / 10), 10 ** (10 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
-# A decibel a minute: he may say nothing for long while they talk on.
-_VISITOR_FALL_PER_FRAME = 10 ** (-0.0005 / 10)
+# Two decibels in ten minutes: he may say nothing for long while they talk on.
+_VISITOR_FALL_PER_FRAME = 10 ** (-0.0001 / 10)
 
 
 class Resampler:
@@ -181,9 +183,14 @@ class Bystanders:
         self._powers: deque[float] = deque(maxlen=_MEAN_FRAMES)
         self._softest = math.inf
         self._visitor = 0.0
+        self._talk = 0.0
+        """Share of their latest frames that the VAD took for speech."""
 
-    def are_all(self, pcm: NDArray[np.float32], speech_probability: float) -> bool:
-        """Whether the next frame, [N] float32, holds nobody but them."""
+    def are_all(
+        self, pcm: NDArray[np.float32], speech_probability: float, *, speaking: bool
+    ) -> bool:
+        """Whether the next frame, [N] float32, holds nobody but them. speaking: the visitor has
+        begun, and not ended."""
         self._powers.append(max(_TINY_LEVEL**2, float(pcm @ pcm) / len(pcm)))
         if len(self._powers) < _MEAN_FRAMES:
             return False
@@ -193,7 +200,12 @@ class Bystanders:
         if speech_probability >= 0.5:
             self._visitor = max(self._visitor, power)
         # The further they are below him the further up they may reach.
-        reach = (self._visitor / self._softest) ** _REACH
-        reach = min(_LONGEST_REACH, max(_SHORTEST_REACH, reach))
+        way = self._visitor / self._softest
+        reach = min(_LONGEST_REACH, max(_SHORTEST_REACH, way**_REACH))
+        if not speaking and self._talk > _FULL_ROOM:
+            reach = max(reach, way**_REACH_BETWEEN)
         softer = self._visitor / _FEWEST_BELOW_VISITOR
-        return power < self._softest * reach and max(power, self._powers[-1]) < softer
+        theirs = power < self._softest * reach and max(power, self._powers[-1]) < softer
+        if theirs:
+            self._talk += _LATEST_SHARE * ((speech_probability >= 0.5) - self._talk)
+        return theirs

@@ -113,7 +113,8 @@ class Listener:
     def hear_frame(self, pcm: NDArray[np.float32], speech_probability: float) -> list[Output]:
         """The next [FRAME_SAMPLES] float32 and how likely they are speech."""
         self._tape.append(pcm)
-        if self._bystanders.are_all(pcm, speech_probability):
+        speaking = self._current is not None
+        if self._bystanders.are_all(pcm, speech_probability, speaking=speaking):
             speech_probability = 0.0
         if self._current is not None:
             self._current.speech.append(speech_probability)

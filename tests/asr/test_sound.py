@@ -81,18 +81,32 @@ def test_the_talk_of_a_full_room_is_nobodys_speech_behind_a_louder_visitor() -> 
     """All of it is speech to the VAD."""
     bystanders = Bystanders()
     for i in range(20):
-        assert not bystanders.are_all(noise(0.03, i), 1.0), "there is no visitor yet"
+        assert not bystanders.are_all(noise(0.03, i), 1.0, speaking=False), (
+            "there is no visitor yet"
+        )
     for i in range(20):
-        assert not bystanders.are_all(noise(0.1, i), 1.0)
-    behind = [bystanders.are_all(noise(0.03, i), 1.0) for i in range(30)]
+        assert not bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
+    behind = [bystanders.are_all(noise(0.03, i), 1.0, speaking=True) for i in range(30)]
     assert not any(behind[:6]) and all(behind[8:]), "a quarter of a second later"
-    assert not any(bystanders.are_all(noise(0.06, i), 1.0) for i in range(20)), "a softer visitor"
+    heard = [bystanders.are_all(noise(0.06, i), 1.0, speaking=True) for i in range(20)]
+    assert not any(heard), "a softer visitor"
+
+
+def test_in_a_full_room_who_begins_has_to_be_nearer_to_the_visitors_level() -> None:
+    bystanders = Bystanders()
+    for level in (0.02, 0.1, 0.02):
+        for i in range(20):
+            bystanders.are_all(noise(level, i), 1.0, speaking=level == 0.1)
+    assert all(bystanders.are_all(noise(0.04, i), 1.0, speaking=False) for i in range(20))
+    assert not any(bystanders.are_all(noise(0.04, i), 1.0, speaking=True) for i in range(20))
+    later = [bystanders.are_all(noise(0.1, i), 1.0, speaking=False) for i in range(20)]
+    assert not any(later[3:]), "the visitor speaks again"
 
 
 def test_who_speaks_softly_in_a_quiet_room_is_heard() -> None:
     bystanders = Bystanders()
     for i in range(20):
-        bystanders.are_all(noise(0.0005, i), 0.0)
+        bystanders.are_all(noise(0.0005, i), 0.0, speaking=False)
     for i in range(20):
-        assert not bystanders.are_all(noise(0.1, i), 1.0)
-    assert not any(bystanders.are_all(noise(0.01, i), 1.0) for i in range(60))
+        assert not bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
+    assert not any(bystanders.are_all(noise(0.01, i), 1.0, speaking=False) for i in range(60))
