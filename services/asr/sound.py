@@ -32,7 +32,7 @@ _MEAN_FRAMES = 8
 # Of the way from their softest to the visitor, in decibels.
 _REACH = 0.4
 _REACH_BETWEEN = 0.75
-_FULL_ROOM, _LATEST_SHARE = 0.2, 0.05
+_FULL_ROOM, _LATEST_SHARE = 0.3, 0.1
 _SHORTEST_REACH, _LONGEST_REACH = 10 ** (5 / 10), 10 ** (10 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
@@ -184,7 +184,7 @@ class Bystanders:
         self._softest = math.inf
         self._visitor = 0.0
         self._talk = 0.0
-        """Share of their latest frames that the VAD took for speech."""
+        """Share of the latest soft frames that the VAD took for speech: of a quiet room few."""
 
     def are_all(
         self, pcm: NDArray[np.float32], speech_probability: float, *, speaking: bool
@@ -202,10 +202,11 @@ class Bystanders:
         # The further they are below him the further up they may reach.
         way = self._visitor / self._softest
         reach = min(_LONGEST_REACH, max(_SHORTEST_REACH, way**_REACH))
-        if not speaking and self._talk > _FULL_ROOM:
+        if power < self._softest * reach:
+            self._talk += _LATEST_SHARE * ((speech_probability >= 0.5) - self._talk)
+        if self._talk < _FULL_ROOM:
+            return False
+        if not speaking:
             reach = max(reach, way**_REACH_BETWEEN)
         softer = self._visitor / _FEWEST_BELOW_VISITOR
-        theirs = power < self._softest * reach and max(power, self._powers[-1]) < softer
-        if theirs:
-            self._talk += _LATEST_SHARE * ((speech_probability >= 0.5) - self._talk)
-        return theirs
+        return power < self._softest * reach and max(power, self._powers[-1]) < softer
