@@ -33,6 +33,7 @@ _MEAN_FRAMES = 8
 _REACH = 0.4
 _REACH_BETWEEN = 0.75
 _FULL_ROOM, _LATEST_SHARE = 0.3, 0.1
+_MUCH_SOFTER, _FEWEST_KNOWN = 10 ** (-3 / 10), 8
 _SHORTEST_REACH, _LONGEST_REACH = 10 ** (5 / 10), 10 ** (10 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
@@ -182,6 +183,8 @@ class Bystanders:
     def __init__(self) -> None:
         self._powers: deque[float] = deque(maxlen=_MEAN_FRAMES)
         self._softest = math.inf
+        self._known_from, self._known_frames = math.inf, 0
+        """About this soft; and frames that were: a voice that fades is so for a moment only."""
         self._visitor = 0.0
         self._talk = 0.0
         """Share of the latest soft frames that the VAD took for speech: of a quiet room few."""
@@ -196,17 +199,20 @@ class Bystanders:
             return False
         power = sum(self._powers) / _MEAN_FRAMES
         self._softest = min(power, self._softest * _SOFTEST_RISE_PER_FRAME)
+        if self._softest < self._known_from * _MUCH_SOFTER:
+            self._known_from, self._known_frames = self._softest, 0
         self._visitor *= _VISITOR_FALL_PER_FRAME
         if speech_probability >= 0.5:
             self._visitor = max(self._visitor, power)
         # The further they are below him the further up they may reach.
         way = self._visitor / self._softest
         reach = min(_LONGEST_REACH, max(_SHORTEST_REACH, way**_REACH))
-        if power < self._softest * reach:
+        softer = self._visitor / _FEWEST_BELOW_VISITOR
+        if power < min(softer, self._softest * reach):
             self._talk += _LATEST_SHARE * ((speech_probability >= 0.5) - self._talk)
-        if self._talk < _FULL_ROOM:
+            self._known_frames += 1
+        if self._talk < _FULL_ROOM or self._known_frames < _FEWEST_KNOWN:
             return False
         if not speaking:
             reach = max(reach, way**_REACH_BETWEEN)
-        softer = self._visitor / _FEWEST_BELOW_VISITOR
         return power < self._softest * reach and max(power, self._powers[-1]) < softer

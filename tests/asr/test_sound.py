@@ -87,7 +87,11 @@ def test_the_talk_of_a_full_room_is_nobodys_speech_behind_a_louder_visitor() -> 
     for i in range(20):
         assert not bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
     behind = [bystanders.are_all(noise(0.03, i), 1.0, speaking=True) for i in range(30)]
-    assert not any(behind[:6]) and all(behind[8:]), "a quarter of a second later"
+    assert not any(behind[:6]) and all(behind[16:]), "half a second later, the first time"
+    for i in range(20):
+        bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
+    behind = [bystanders.are_all(noise(0.03, i), 1.0, speaking=True) for i in range(30)]
+    assert not any(behind[:6]) and all(behind[8:]), "a quarter of a second from then on"
     heard = [bystanders.are_all(noise(0.06, i), 1.0, speaking=True) for i in range(20)]
     assert not any(heard), "a softer visitor"
 
@@ -110,3 +114,12 @@ def test_who_speaks_softly_in_a_quiet_room_is_heard() -> None:
     for i in range(20):
         assert not bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
     assert not any(bystanders.are_all(noise(0.01, i), 1.0, speaking=False) for i in range(60))
+
+
+def test_a_voice_that_begins_at_once_and_fades_is_not_taken_for_a_room() -> None:
+    bystanders = Bystanders()
+    levels = [0.06, *[0.1] * 30, *np.geomspace(0.1, 0.01, 20)]
+    heard = [
+        bystanders.are_all(noise(level, i), 1.0, speaking=True) for i, level in enumerate(levels)
+    ]
+    assert not any(heard)

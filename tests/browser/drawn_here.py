@@ -21,7 +21,7 @@ _LAYOUTS = {
     "phone": ((390, 844), "cleo", ""),
     "embedded": ((520, 420), "dai", "&embed=1"),
 }
-_ANSWERING_MS = 2000
+_ANSWERING_MS = 900
 _HEIGHT, _GAP = 844, 12
 
 
@@ -37,7 +37,7 @@ async def picture(browser: Browser, url: str, layout: str) -> NDArray[np.uint8]:
         await page.click("#start-type", timeout=60_000)
         await page.wait_for_selector("#head", timeout=60_000)
         await page.wait_for_selector("body[data-connection=live]", timeout=60_000)
-        await page.fill("#message", "Hello! Please tell me about apples, plums and mulberries.")
+        await page.fill("#message", "Please tell me a long story about a fisherman and his boat.")
         await page.press("#message", "Enter")
         await page.wait_for_selector("body[data-state=speaking]", timeout=60_000)
         await page.wait_for_timeout(_ANSWERING_MS)

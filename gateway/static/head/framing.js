@@ -11,6 +11,8 @@ const VIEWS = {
   close: { height: 5, middle: -0.6 },
   wide: { height: 9.8, middle: -0.8 },
 };
+/** Of the width: what a narrow picture has to show. */
+const NARROW = 0.7;
 const FIELD_OF_VIEW = 15;
 /** The middle of the head lies behind the eyes. */
 const BEHIND = 1.1;
@@ -47,14 +49,16 @@ export function portraitSide(eyes, scene) {
  * @param scene of the head's bundle; null: it has none
  * @param {"portrait" | "close" | "wide"} view
  * @param {{x: number, y: number, zoom: number}} look from the side and from above, radians
- * @param {number} aspect of the picture: a narrow one shows as much from side to side as a square one
+ * @param {number} aspect of the picture: a narrow one leaves out some of the shoulders and shows more
+ *   above the head, and nothing below, where the bust ends
  */
 export function framed(eyes, scene, view, look, aspect) {
   const { height, middle } = VIEWS[view];
   const { apart } = eyes;
   const angle = scene?.framing.vertical_fov_deg ?? FIELD_OF_VIEW;
   const shown = (portraitSide(eyes, scene) * height) / PORTRAIT_SIDE;
-  const away = (shown * look.zoom) / Math.min(1, aspect) / (2 * Math.tan((angle / 2) * RADIANS));
+  const taller = 1 / Math.min(1, aspect / NARROW);
+  const away = (shown * look.zoom * taller) / (2 * Math.tan((angle / 2) * RADIANS));
   let [x, y, z] = [eyes.middle.x, eyes.middle.y + middle * apart, eyes.middle.z - BEHIND * apart];
   let [round, up] = [look.x, look.y];
   if (scene) {
@@ -63,6 +67,7 @@ export function framed(eyes, scene, view, look, aspect) {
     round += Math.atan2(position[0] - target[0], position[2] - target[2]);
     up += Math.asin((position[1] - target[1]) / distance(position, target));
   }
+  y += (shown * (taller - 1)) / 2;
   const across = away * Math.cos(up);
   const position = [x + across * Math.sin(round), y + away * Math.sin(up), z + across * Math.cos(round)];
   return { position, target: [x, y, z], angle, away };
