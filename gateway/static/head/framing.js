@@ -12,7 +12,7 @@ const VIEWS = {
   wide: { height: 9.8, middle: -0.8 },
 };
 /** Of the width: what a narrow picture has to show. */
-const NARROW = 0.7;
+const NARROW = 0.56;
 const FIELD_OF_VIEW = 15;
 /** The middle of the head lies behind the eyes. */
 const BEHIND = 1.1;
