@@ -75,7 +75,7 @@ class VideoEncoder:
         ours = codec == "h264"
         self._quantiser = Quantiser(bitrate, fps, self._group_pictures) if ours else None
         self._context = self._open()
-        self._count = self._since_keyframe = 0
+        self._count = 0
         # One frame for all pictures: an encoder without delay keeps none of them.
         self._frame = av.VideoFrame(width, height, "yuv420p")
         self._frame.time_base = Fraction(1, fps)
@@ -119,7 +119,6 @@ class VideoEncoder:
             )
         self._fill(picture)
         made = self._within_limits(force_keyframe)
-        self._since_keyframe = 1 if made.keyframe else self._since_keyframe + 1
         self._count += 1
         if made.keyframe and self._codec == "h264":
             return EncodedFrame(marked(made.payload), True)
@@ -130,8 +129,7 @@ class VideoEncoder:
         quantiser = self._quantiser
         if quantiser is None:
             return self._encode(force_keyframe)
-        due = self._since_keyframe >= self._group_pictures
-        if quantiser.changes(keyframe=force_keyframe or due):
+        if quantiser.changes(keyframe=force_keyframe):
             self._context = self._open()
         made = self._encode(force_keyframe)
         while made.keyframe and quantiser.too_large(8 * len(made.payload)):

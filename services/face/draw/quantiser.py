@@ -58,14 +58,14 @@ class Quantiser:
     def changes(self, *, keyframe: bool) -> bool:
         """Whether the next picture begins a group with another quantiser, which is set by then.
 
-        keyframe: it begins one in any case.
+        keyframe: it begins one in any case, as it does where the present one is full.
         """
         if self._pictures < _APART:
             return False
         steps = _steps(self._share / _AIM)
         if self._late_bits > self._late_limit_bits:
             steps = max(1, steps)
-        elif not keyframe:
+        elif not keyframe and self._pictures < self._group_pictures:
             return False
         before = self.value
         self._move(steps)
