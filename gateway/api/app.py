@@ -63,7 +63,7 @@ from visavis.bundles.store.catalogue import cache_root
 from visavis.serving import aiortc_private
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.meter import Assumed
-from visavis.serving.admission.probes import cores
+from visavis.serving.admission.probes import cores, foreign_cores
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.discovery import instance_of
 from visavis.serving.lifetime.heartbeat import Heartbeat
@@ -304,7 +304,15 @@ def _room(sessions: Sessions, entrance: Entrance) -> int:
 def _capacity(bus: Bus, instance: str, registry: Registry, sessions: Sessions) -> CapacityReporter:
     """What this process takes of the machine that replicas share with it, and what they tell."""
     clock = MonotonicClock()
-    admission = Admission("gateway", clock, _ASSUMED, None, slots=sessions.free, cores=cores())
+    admission = Admission(
+        "gateway",
+        clock,
+        _ASSUMED,
+        None,
+        slots=sessions.free,
+        cores=cores(),
+        foreign_cores=foreign_cores(),
+    )
 
     def look() -> None:
         admission.meter.attached(len(sessions.all()))

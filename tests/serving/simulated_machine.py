@@ -28,6 +28,8 @@ class Costs:
     write_s: float = 0.35
     speak_s: float = 0.12
     picture_s: float = 0.0037
+    uncomputed_s: float = 0.1
+    """Of each answer, what is no work: the pause is noticed, the tick, the way to the ear."""
     send_share: float = 0.05
     """Of a core, while an answer is being played."""
     phrases: int = 3
@@ -136,7 +138,8 @@ class Visitor:
         asked_s, c = self._world.now_s, self._costs
 
         def spoken() -> None:
-            self.first_s.append((asked_s, self._world.now_s - asked_s))
+            took_s = self._world.now_s - asked_s + c.uncomputed_s
+            self.first_s.append((asked_s, took_s))
             self._show(self._world.now_s, 0)
             for phrase in range(1, c.phrases):
                 delay_s = phrase * c.answer_s / c.phrases * 0.5

@@ -23,10 +23,9 @@ from tests.serving.simulated_machine import (
 from visavis.serving.admission.admission import Admission, Neighbour
 from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.admission.prediction import (
-    ANSWER_FACTOR,
     Machine,
     Promise,
-    busy_of,
+    answer_load,
     predict,
     room,
     stretch_of,
@@ -176,8 +175,11 @@ def test_files_that_were_read_leave_a_container_its_memory(tmp_path: Path) -> No
 
 def test_the_kernel_tells_what_this_process_used() -> None:
     before = usage()
-    sum(range(300_000))
-    assert usage().cpu_s > before.cpu_s
+    while (now := usage()).cpu_s < before.cpu_s + 0.05:
+        sum(range(100_000))
+    if not now.machine_s:
+        pytest.skip("this kernel does not tell of the machine")
+    assert now.machine_s - before.machine_s >= 0.03  # it counts in hundredths
 
 
 def test_what_each_thread_waited_for_a_core_is_counted() -> None:
@@ -207,7 +209,6 @@ def test_work_is_stretched_by_what_a_machine_is_asked_for() -> None:
     assert stretch_of(0.0, 2) == 1.0
     assert 1.2 < stretch_of(0.5, 2) < 1.5
     assert stretch_of(0.5, 8) < stretch_of(0.5, 2)
-    assert busy_of(stretch_of(0.7, 2), 2) == pytest.approx(0.7, abs=1e-6)
 
 
 def test_each_session_more_costs_slack_until_there_is_none() -> None:
@@ -262,13 +263,29 @@ def test_neighbours_and_work_of_others_leave_less_room() -> None:
     neighboured = admission(ManualClock())
     neighboured.hear("face-1", Neighbour("face", 6, 0.3, 1.8, 0.0))
     assert fill(neighboured) < alone
-    clock = ManualClock()
-    crowded = admission(clock)
-    for _ in range(100):
-        crowded.look(Usage(0.1 * clock.now(), 0.3 * clock.now()), 0, 0)
-        clock.advance(0.5)
+    crowded = watched(machine_cores=2.5)
     assert fill(crowded) < alone
     assert crowded.capacity().run_queue_share == pytest.approx(0.75, abs=0.01)
+
+
+def watched(machine_cores: float, **options: Any) -> Admission:
+    """Looked at for 50 s, in which it used a tenth of a core, waited for three tenths, and all work
+    on the machine took `machine_cores`."""
+    clock = ManualClock()
+    weighed = admission(clock, **options)
+    for _ in range(100):
+        now_s = clock.now()
+        weighed.look(Usage(0.1 * now_s, 0.3 * now_s, machine_cores * now_s), 0, 0)
+        clock.advance(0.5)
+    return weighed
+
+
+def test_that_a_visitors_stages_wait_for_each_other_leaves_no_less_room() -> None:
+    assert fill(watched(machine_cores=0.1)) == fill(admission(ManualClock()))
+
+
+def test_work_on_cores_that_are_not_ours_leaves_no_less_room() -> None:
+    assert fill(watched(machine_cores=30.0, foreign_cores=60.0)) == fill(admission(ManualClock()))
 
 
 def test_a_neighbour_that_has_gone_counts_no_more() -> None:
@@ -348,11 +365,9 @@ class Weighed(Meters):
         told = {n: stage.capacity() for n, stage in self.stages.items() if n != "gateway"}
         answer = [told[name] for name in ("asr", "llm", "tts")]
         predicted_s = sum(capacity.predicted_p95_s for capacity in answer)
-        allowed_s = ANSWER_FACTOR * sum(capacity.alone_p95_s for capacity in answer)
+        load = answer_load(sum(capacity.alone_p95_s for capacity in answer), predicted_s)
         idle = not any(capacity.sessions for capacity in told.values())
-        return idle or (
-            predicted_s <= allowed_s and not any(capacity.refusal for capacity in told.values())
-        )
+        return idle or (load <= 1.0 and not any(capacity.refusal for capacity in told.values()))
 
 
 KNOCKING_S = 900.0

@@ -149,7 +149,8 @@ class ServiceSettings(Settings):
     first_unit_budget_s: float = Field(
         0.0,
         ge=0,
-        description="P95 that the first of an answer may take here; 0: twice what it takes alone",
+        description="P95 that the first of an answer may take here; 0: twice what it takes alone, "
+        "or 0.2 s more",
     )
     device: str = Field("cpu", description="cpu, cuda:N or cuda:GPU-uuid")
     threads: int = Field(1, ge=1, le=256, description="Compute threads of each engine")

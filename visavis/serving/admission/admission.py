@@ -16,7 +16,6 @@ from visavis.serving.admission.prediction import (
     Prediction,
     Promise,
     alone_p95_s,
-    busy_of,
     first_p95_s,
     predict,
     room,
@@ -28,6 +27,7 @@ FRESH_S = 3.0
 """A neighbour that has told nothing for so long is gone."""
 _SMOOTHED_S = 5.0
 """Over so long what the machine says is averaged."""
+_MOST_WAITED = 0.99
 _LEAST_SESSION_BYTES = 8 * 2**20
 _FREE_MEMORY_BYTES = 256 * 2**20
 """What has to be left beside the sessions."""
@@ -80,10 +80,12 @@ class Admission:
         slots: int,
         predicts: bool = True,
         cores: float = 1.0,
+        foreign_cores: float = 0.0,
     ) -> None:
         """promise: None where nothing is to be held here, and the process only is a neighbour.
 
         slots: sessions that may be attached at most. predicts: False where they alone decide.
+        foreign_cores: of the machine, beside `cores`, that others alone may use.
         """
         self.meter = Meter(clock, assumed, lanes=promise.lanes if promise else 1)
         self._service = service
@@ -96,7 +98,8 @@ class Admission:
         self._neighbours: dict[str, Neighbour] = {}
         self._usage: Usage | None = None
         self._usage_at_s = 0.0
-        self._used_cores = self._waited_cores = self._foreign = 0.0
+        self._foreign_cores = foreign_cores
+        self._used_cores = self._waited_cores = self._machine_cores = 0.0
         self._memory_bytes = self._free_memory_bytes = 0
         self._bare_memory_bytes = 0
         """Of the process with no session."""
@@ -117,16 +120,21 @@ class Admission:
             waited_s = max(0.0, usage.waited_s - self._usage.waited_s)
             self._used_cores += new * (used_s / passed_s - self._used_cores)
             self._waited_cores += new * (waited_s / passed_s - self._waited_cores)
+            machine_s = max(0.0, usage.machine_s - self._usage.machine_s)
+            self._machine_cores += new * (machine_s / passed_s - self._machine_cores)
             self.meter.used(used_s)
         self._usage, self._usage_at_s = usage, now_s
         self._memory_bytes, self._free_memory_bytes = memory_bytes, free_memory_bytes
         if not self.meter.sessions:
             self._bare_memory_bytes = memory_bytes
-        self.meter.stretch = self._stretch
-        self._note_foreign(now_s)
+        now = self.meter.measured()
+        machine = self._machine(now)
+        # No more than threads here did wait for a core, and no more than a crowd would explain: one
+        # visitor's own stages wait for each other, too.
+        waited = 1.0 / (1.0 - self._run_queue_share())
+        self.meter.stretch = min(waited, machine.stretch())
         if self._promise is not None and not self._promise.pace_hz:
-            now = self.meter.measured()
-            self.meter.promised_s = first_p95_s(now, self._promise, self._machine(now))
+            self.meter.promised_s = first_p95_s(now, self._promise, machine)
 
     # What it says
 
@@ -153,18 +161,15 @@ class Admission:
             prediction.slack,
             now.cores,
             self._used_cores,
-            1.0 - 1.0 / self._stretch,
+            self._run_queue_share(),
             self._memory_bytes,
             self._free_memory_bytes,
             now.duty if self._promise is None else 0.0,
         )
 
-    @property
-    def _stretch(self) -> float:
-        """Of this process' work, as the kernel counts it."""
-        if self._used_cores <= 0.0:
-            return 1.0
-        return 1.0 + self._waited_cores / self._used_cores
+    def _run_queue_share(self) -> float:
+        wanted = self._used_cores + self._waited_cores
+        return min(_MOST_WAITED, self._waited_cores / wanted) if wanted > 0.0 else 0.0
 
     def _refusal(self, now: Measured) -> str:
         if now.sessions >= self.slots:
@@ -208,13 +213,12 @@ class Admission:
         duty = sum(p.sessions * p.duty for p in told) / asked if asked else DUTY
         # Those that came since the neighbours last told ask all of them.
         sessions = max(load / session_cores, float(now.sessions)) if session_cores else 0.0
-        return Machine(self._cores, sessions, session_cores, self._foreign, duty)
+        return Machine(self._cores, sessions, session_cores, self._foreign(), duty)
 
-    def _note_foreign(self, now_s: float) -> None:
-        """What the wait for a core tells of work that no neighbour has told of."""
+    def _foreign(self) -> float:
+        """Cores that work takes of which no neighbour has told, as far as it is where ours is."""
         known = self._used_cores + sum(process.used_cores for process in self._fresh())
-        seen = busy_of(self._stretch, self._cores) * self._cores
-        self._foreign = max(0.0, seen - known)
+        return max(0.0, self._machine_cores - known - self._foreign_cores)
 
     def _fresh(self) -> Iterable[Neighbour]:
         oldest_s = self._clock.now() - FRESH_S

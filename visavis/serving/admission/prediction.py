@@ -9,14 +9,22 @@ from visavis.serving.admission.meter import DUTY, Measured
 
 STAGE_FACTOR = 2.0
 """So many times its P95 alone a stage's first unit may take, where nothing else is set."""
+STAGE_EXTRA_S = 0.2
+"""And so much longer than alone in any case: a stage that is quick by itself is a small part of the
+answer, which has a limit of its own, and what asr does is hidden in the pause that ends a turn."""
+UNCOMPUTED_S = 0.1
+"""Of an answer, what no stage works on: until a pause is noticed, the tick, the way to the ear."""
 ANSWER_FACTOR = 1.5
-"""And all stages between a question and its answer together: what `visavis bench load` allows."""
+"""And the whole from a question to its answer: what `visavis bench load` allows."""
 LANES_SHARE = 0.85
 """Of the lanes, what pictures may take: the rest is for those that cost more than others."""
 _SIGMAS = 2.0
 _P95_SIGMAS = 1.645
 _FULL = 0.95
-"""More is not told apart: a queue has no mean there, and what is too much for some seconds ends."""
+"""More is not told apart: a queue has no mean there."""
+_CROWDED = 0.8
+"""Of a machine more is not told apart either: what is too much for some seconds ends before the
+queue is as long as a queue's mean."""
 _MOST_ROOM = 64
 
 
@@ -54,7 +62,8 @@ class Promise:
 
     lanes: int = 1
     budget_s: float = 0.0
-    """A first unit's P95 of latency; 0: STAGE_FACTOR times what it takes alone."""
+    """A first unit's P95 of latency; 0: STAGE_FACTOR times what it takes alone, or STAGE_EXTRA_S
+    more than that."""
     pace_hz: float = 0.0
     """Units that a session at work asks for each second, as pictures; 0: they come as they do."""
 
@@ -80,7 +89,8 @@ def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) ->
         return _predict_lanes(now, promise, machine, more)
     latency_s = first_p95_s(now, promise, machine, more) * now.correction
     # On a machine that is slower than the budget was made for, the first visitors count as well.
-    budget_s = max(promise.budget_s, STAGE_FACTOR * alone_p95_s(now))
+    alone_s = alone_p95_s(now)
+    budget_s = max(promise.budget_s, STAGE_FACTOR * alone_s, alone_s + STAGE_EXTRA_S)
     why = f"the first of an answer after {latency_s:.2f} s (P95), {budget_s:.2f} s are allowed"
     return Prediction(latency_s / budget_s, why, latency_s)
 
@@ -124,18 +134,9 @@ def wait_p95_s(busy: float, unit_s: float) -> float:
 
 def stretch_of(busy: float, cores: float) -> float:
     """Time in a machine of `cores`, against the work alone (M/M/c queue, Sakasegawa 1977)."""
-    busy = min(max(busy, 0.0), _FULL)
+    busy = min(max(busy, 0.0), _CROWDED)
     waiting = math.pow(busy, math.sqrt(2.0 * (cores + 1.0)) - 1.0)
     return 1.0 + waiting / (cores * (1.0 - busy))
-
-
-def busy_of(stretch: float, cores: float) -> float:
-    """How busy a machine is that stretches work so much: `stretch_of` read backwards."""
-    low, high = 0.0, _FULL
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if stretch_of(middle, cores) < stretch else (low, middle)
-    return low
 
 
 def _predict_lanes(now: Measured, promise: Promise, machine: Machine, more: int) -> Prediction:
@@ -148,3 +149,11 @@ def _predict_lanes(now: Measured, promise: Promise, machine: Machine, more: int)
     need, allowed = mean + _SIGMAS * sigma, LANES_SHARE * promise.lanes
     why = f"{need:.2f} lanes are needed (2σ), {allowed:.2f} are allowed"
     return Prediction(need / allowed, why)
+
+
+def answer_load(alone_s: float, predicted_s: float) -> float:
+    """Of what the whole from a question to its answer may take, what it is predicted to take.
+
+    Both: P95s of all the stages in between, together, seconds.
+    """
+    return (UNCOMPUTED_S + predicted_s) / (ANSWER_FACTOR * (UNCOMPUTED_S + alone_s))

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _TASKS = "/proc/self/task"
+_STAT = "/proc/stat"
+_IDLE = slice(3, 5)
+"""Of the times in `_STAT`: idle, and waiting for a disk."""
+_TIMES = 8
+"""So many times are told before those of guests, which are in the first two as well."""
 _MEMORY = Path("/proc/meminfo")
 _STATM = Path("/proc/self/statm")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -21,6 +26,9 @@ class Usage:
     cpu_s: float
     waited_s: float
     """Time in which a thread could have run and had no core; 0 where the kernel does not tell."""
+    machine_s: float = 0.0
+    """Time in which the machine's cores were at work, for whomever, or kept from it by another
+    machine on the same hardware (steal), all cores together; 0 where the kernel does not tell."""
 
 
 def usage() -> Usage:
@@ -32,7 +40,15 @@ def usage() -> Usage:
             waited_ns += int(_read(f"{_TASKS}/{task}/schedstat").split()[1])
         except (OSError, ValueError, IndexError):
             continue  # it has just ended, or the kernel counts nothing
-    return Usage(used.ru_utime + used.ru_stime, waited_ns / 1e9)
+    return Usage(used.ru_utime + used.ru_stime, waited_ns / 1e9, _machine_s())
+
+
+def _machine_s() -> float:
+    try:
+        times = [int(ticks) for ticks in _read(_STAT).split(b"\n", 1)[0].split()[1 : 1 + _TIMES]]
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return (sum(times) - sum(times[_IDLE])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> bytes:
@@ -56,6 +72,11 @@ def cores() -> float:
         return min(allowed, int(quota) / int(period))
     except (OSError, ValueError):
         return allowed
+
+
+def foreign_cores() -> float:
+    """Cores of the machine that this process may not use: others' work is there first."""
+    return max(0.0, (os.cpu_count() or 1) - cores())
 
 
 def memory_bytes() -> int:

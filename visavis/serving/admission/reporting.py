@@ -17,7 +17,13 @@ from visavis.serving import metrics
 from visavis.serving.admission.admission import Admission, Capacity, Neighbour
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.prediction import Promise
-from visavis.serving.admission.probes import cores, free_memory_bytes, memory_bytes, usage
+from visavis.serving.admission.probes import (
+    cores,
+    foreign_cores,
+    free_memory_bytes,
+    memory_bytes,
+    usage,
+)
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.settings import ServiceSettings
 from visavis.v1 import control_pb2 as pb
@@ -50,6 +56,7 @@ def open_admission(
         slots=slots or settings.slots,
         predicts=settings.admission == "predicted",
         cores=cores(),
+        foreign_cores=foreign_cores(),
     )
 
 
