@@ -34,8 +34,12 @@ _REACH = 0.4
 _REACH_BETWEEN = 0.75
 _FULL_ROOM, _LATEST_SHARE = 0.3, 0.1
 _MUCH_SOFTER, _FEWEST_KNOWN = 10 ** (-3 / 10), 8
+# Where the microphone was shut before, the soft end of a voice may be the softest that was heard.
+_FEWEST_KNOWN_OPENED = 24
 _SHORTEST_REACH, _LONGEST_REACH = 10 ** (5 / 10), 10 ** (10 / 10)
 _FEWEST_BELOW_VISITOR = 10 ** (6 / 10)
+# A microphone that is off, or shut by a noise gate: no room is as silent.
+_SHUT = 10 ** (-80 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
 # Two decibels in ten minutes: he may say nothing for long while they talk on.
 _VISITOR_FALL_PER_FRAME = 10 ** (-0.0001 / 10)
@@ -178,6 +182,8 @@ class Bystanders:
     at its softest, and clearly softer than he is, is not his. Levels are means of a
     quarter of a second, which bridges the gaps between words of one voice and evens out many.
     Somebody who speaks softly where others do not is heard as ever: he is above the softest level.
+    What was soft is forgotten while the microphone is shut: the room may be another when it opens,
+    and that silence is none that anybody hears behind him.
     """
 
     def __init__(self) -> None:
@@ -185,6 +191,7 @@ class Bystanders:
         self._softest = math.inf
         self._known_from, self._known_frames = math.inf, 0
         """About this soft; and frames that were: a voice that fades is so for a moment only."""
+        self._fewest_known = _FEWEST_KNOWN
         self._visitor = 0.0
         self._talk = 0.0
         """Share of the latest soft frames that the VAD took for speech: of a quiet room few."""
@@ -194,7 +201,13 @@ class Bystanders:
     ) -> bool:
         """Whether the next frame, [N] float32, holds nobody but them. speaking: the visitor has
         begun, and not ended."""
-        self._powers.append(max(_TINY_LEVEL**2, float(pcm @ pcm) / len(pcm)))
+        latest = float(pcm @ pcm) / len(pcm)
+        if latest < _SHUT:
+            self._powers.clear()
+            self._softest = self._known_from = math.inf
+            self._fewest_known = _FEWEST_KNOWN_OPENED
+            return False
+        self._powers.append(latest)
         if len(self._powers) < _MEAN_FRAMES:
             return False
         power = sum(self._powers) / _MEAN_FRAMES
@@ -211,8 +224,8 @@ class Bystanders:
         if power < min(softer, self._softest * reach):
             self._talk += _LATEST_SHARE * ((speech_probability >= 0.5) - self._talk)
             self._known_frames += 1
-        if self._talk < _FULL_ROOM or self._known_frames < _FEWEST_KNOWN:
+        if self._talk < _FULL_ROOM or self._known_frames < self._fewest_known:
             return False
         if not speaking:
             reach = max(reach, way**_REACH_BETWEEN)
-        return power < self._softest * reach and max(power, self._powers[-1]) < softer
+        return power < self._softest * reach and max(power, latest) < softer

@@ -1,6 +1,7 @@
 """Sound is found again at its position, and frames as quiet as the room are told."""
 
 import numpy as np
+import pytest
 
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from services.asr.sound import Bystanders, QuietFrames, Tape
@@ -94,6 +95,28 @@ def test_the_talk_of_a_full_room_is_nobodys_speech_behind_a_louder_visitor() -> 
     assert not any(behind[:6]) and all(behind[8:]), "a quarter of a second from then on"
     heard = [bystanders.are_all(noise(0.06, i), 1.0, speaking=True) for i in range(20)]
     assert not any(heard), "a softer visitor"
+
+
+@pytest.mark.parametrize("sound", [0.0, 0.5e-4])
+def test_a_microphone_that_was_shut_is_no_quiet_room(sound: float) -> None:
+    """A muted one, or the gate of a browser, between what a visitor says in a full room."""
+    bystanders = Bystanders()
+    for _ in range(3):
+        for i in range(30):
+            assert not bystanders.are_all(noise(sound, i), 0.0, speaking=False)
+        for i in range(20):
+            bystanders.are_all(noise(0.03, i), 1.0, speaking=False)
+            assert not bystanders.are_all(noise(0.1, i), 1.0, speaking=True)
+        behind = [bystanders.are_all(noise(0.03, i), 1.0, speaking=True) for i in range(60)]
+        assert not any(behind[:6]) and all(behind[32:])
+
+
+def test_the_soft_end_of_a_voice_that_opened_the_microphone_is_heard() -> None:
+    bystanders = Bystanders()
+    bystanders.are_all(noise(0.0), 0.0, speaking=False)
+    for level in (0.1, 0.03):
+        for i in range(20):
+            assert not bystanders.are_all(noise(level, i), 1.0, speaking=True)
 
 
 def test_in_a_full_room_who_begins_has_to_be_nearer_to_the_visitors_level() -> None:
