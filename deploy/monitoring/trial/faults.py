@@ -1,7 +1,7 @@
 """Injects one fault after the other into a running stack, and tells which alerts fire and when.
 
     python -m deploy.monitoring.trial.faults
-    python -m deploy.monitoring.trial.faults --only face --only crowd
+    python -m deploy.monitoring.trial.faults --only face --only crowd --keep FOLDER
 
 For each fault: a stack of profile `tiny` with two visitors, a Prometheus with our rules (their
 times shortened by --time-scale), a while in which all is well and nothing may fire, then the fault.
@@ -43,7 +43,7 @@ from deploy.monitoring.trial.injected import (
     killed_now_and_then,
     slowed_down,
 )
-from deploy.monitoring.trial.prometheus import Prometheus, own_prometheus
+from deploy.monitoring.trial.prometheus import NOTICED_S, Prometheus, own_prometheus
 from visavis.tools.bench.figures.processes import MachineTime, share_of_others
 from visavis.tools.bench.load.guest import clips_of
 from visavis.tools.stack.supervisor import Stack
@@ -183,8 +183,9 @@ FAULTS = (
     ),
     Fault(
         "asr",
-        "asr is killed (SIGKILL) whenever it has worked for 3 s",
-        lambda site: killed_now_and_then(site.stack, "asr", 3.0),
+        "asr is killed (SIGKILL) whenever it has worked for 15 s",
+        # Longer than it takes to be noticed: ends of what was never seen cannot be counted.
+        lambda site: killed_now_and_then(site.stack, "asr", NOTICED_S + 3.0),
         frozenset({"ProcessesKeepEnding ticket", "StagesGone page"}),
         may=_both("TurnsFail"),
         stretch=4.0,  # it does not start faster where windows are shorter

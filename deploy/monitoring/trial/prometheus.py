@@ -24,6 +24,9 @@ _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 10.0
 # A twentieth of 5 s would make the scraping itself the load.
 _QUICKEST_SCRAPE_S = 1
+NOTICED_S = 12.0
+"""Until Prometheus has read a process that is new, at most, however short the rules' times are: it
+asks for the list and reads once a second, and in between gathers changes twice, for 5 s each."""
 
 
 @dataclass(frozen=True)

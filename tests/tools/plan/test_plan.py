@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -178,6 +179,25 @@ def test_a_recorded_load_is_told_beside_what_was_predicted() -> None:
     assert (test.knees.measured, test.knees.published) == (2, 3)
     with pytest.raises(InvalidInputError, match="bench load --json"):
         back_test({"benchmark": "latency"}, shipped("cpu"), "other.json")
+
+
+def test_a_prediction_that_is_off_may_be_one_that_few_answers_leave_open() -> None:
+    load = json.loads(Path(__file__).with_name("recorded_load.json").read_text())
+    step = next(step for step in load["steps"] if step["sessions"] == 3)
+    count = step["figures"]["voice_to_voice"]["count"]
+    slow = [{"step": 3, "figures": {"voice_to_voice": 1.1}}] * 3
+    quick = [{"step": 3, "figures": {"voice_to_voice": 0.6}}] * (count - len(slow) - 1)
+    for last_s, inside in ((0.6, True), (1.1, False)):
+        last = {"step": 3, "figures": {"voice_to_voice": last_s}}
+        test = back_test({**load, "turns": [*slow, *quick, last]}, shipped("cpu"), "recorded")
+        rows = {(row.sessions, row.figure): row for row in test.rows}
+        row = rows[3, "voice to voice, P95, s"]
+        assert abs(row.off(row.published) or 0.0) > TOLERANCE
+        assert row.interval is not None and row.interval[1] == math.inf, "of so few answers"
+        assert row.inside(row.published) == inside, row
+        assert row.inside(99.0) is None, "nothing in these answers speaks against it"
+        assert rows[3, "text to voice, P95, s"].interval is None, "its answers are not told"
+        assert rows[3, "cores"].inside(rows[3, "cores"].published) is None
 
 
 # ------------------------------------------------------------ prediction, by its parts

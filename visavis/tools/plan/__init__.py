@@ -9,6 +9,7 @@ docs/plan.md tells how. Pure:
 - `prediction`: what visitors of a layout would meet
 - `placement`: which service goes where, for the least price; what would help where nothing fits
 - `compose`: the Compose override and the commands that carry a plan out
+- `kubernetes`: the Kustomize overlay that carries it out on a cluster
 - `backtest`: a prediction beside what `visavis bench load` measured
 
 At the edge:

@@ -6,11 +6,13 @@ own lone visitor has set right, which then tell only how all grows with more vis
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from visavis.serving.errors import InvalidInputError
+from visavis.tools.bench.figures.intervals import Interval, percentile_interval
 from visavis.tools.bench.load.knee import Limits
 from visavis.tools.bench.load.schedule import Habits
 from visavis.tools.plan.inventory import Inventory, Node
@@ -20,6 +22,8 @@ from visavis.tools.plan.profiles import SERVICES, Profile
 
 TOLERANCE = 0.2
 """Share of what was measured by which a prediction may be off."""
+OUTSIDE = 0.1
+"""How often the interval of a figure does not hold what would be measured of endless answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +35,22 @@ class Row:
     measured: float
     published: float
     set_right: float | None
+    interval: Interval | None = None
+    """In which the figure itself is known, by the answers of this step; None: they are not told."""
 
     def off(self, predicted: float | None) -> float | None:
         """Share by which a prediction is too large (+) or too small."""
         return None if predicted is None else predicted / self.measured - 1.0
+
+    def inside(self, predicted: float | None) -> bool | None:
+        """Whether the answers leave open that a prediction is right, where they could have told
+        otherwise. None: on its side of what was measured the interval has no end."""
+        if predicted is None or self.interval is None:
+            return None
+        low, high = self.interval
+        if math.isinf(low if predicted < self.measured else high):
+            return None
+        return low <= predicted <= high
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +79,8 @@ def back_test(load: Any, profile: Profile, where: str) -> BackTest:
         habits = Habits(**told)
         cores = float(load["machine"]["cores"])
         alone = _set_right(profile, steps[0], habits, cores) if steps[0]["sessions"] == 1 else None
-        rows = [row for step in steps for row in _rows(step, habits, cores, profile, alone)]
+        turns = load.get("turns") or ()
+        rows = [row for step in steps for row in _rows(step, turns, habits, cores, profile, alone)]
         most = int(steps[-1]["sessions"])
         knees = Knees(
             int(load["knee"]["sessions"]),
@@ -81,6 +98,7 @@ def back_test(load: Any, profile: Profile, where: str) -> BackTest:
 
 def _rows(
     step: Mapping[str, Any],
+    turns: Sequence[Mapping[str, Any]],
     habits: Habits,
     cores: float,
     profile: Profile,
@@ -92,6 +110,7 @@ def _rows(
     rows = []
     for figure in LATENCIES:
         if figure in step["figures"]:
+            answers = _answers(turns, step, figure)
             for name, measured in (("median", "p50"), ("P95", "p95")):
                 rows.append(
                     Row(
@@ -100,6 +119,9 @@ def _rows(
                         float(step["figures"][figure][measured]),
                         _latency(published, figure, measured),
                         None if right is None else _latency(right, figure, measured),
+                        percentile_interval(answers, float(measured[1:]), OUTSIDE)
+                        if answers
+                        else None,
                     )
                 )
     if step.get("processes"):
@@ -108,6 +130,15 @@ def _rows(
         told = None if right is None else right.node_cores[0] - others
         rows.append(Row(sessions, "cores", used, published.node_cores[0] - others, told))
     return rows
+
+
+def _answers(
+    turns: Sequence[Mapping[str, Any]], step: Mapping[str, Any], figure: str
+) -> list[float]:
+    """What each answer of a step took, s; none where the file does not tell all of them."""
+    told = [turn["figures"].get(figure) for turn in turns if turn["step"] == step["sessions"]]
+    known = [float(value) for value in told if value is not None]
+    return known if len(known) == int(step["figures"][figure]["count"]) else []
 
 
 def _latency(prediction: Prediction, figure: str, measured: str) -> float:

@@ -1,8 +1,9 @@
-"""`visavis plan`: an inventory read, a placement told or refused, Compose files written."""
+"""`visavis plan`: an inventory read, a placement told or refused, what carries it out written."""
 
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -14,13 +15,14 @@ import yaml
 from rich.console import Console
 from rich.text import Text
 
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.load.schedule import Habits
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.plan import pages
 from visavis.tools.plan.backtest import back_test
 from visavis.tools.plan.compose import Instead, by_hand, overrides
 from visavis.tools.plan.inventory import Inventory, inventory_of
+from visavis.tools.plan.kubernetes import Files, labels, overlay
 from visavis.tools.plan.placement import LATENCIES, MOST_SESSIONS, Plan, Refusal, Wanted
 from visavis.tools.plan.placement import plan as find_plan
 from visavis.tools.plan.prediction import Scene
@@ -30,7 +32,8 @@ AUTO = "auto"
 _SHIPPED = Path(__file__).with_name("profiles.toml")
 _SLOS = tuple(f"{name}_p95" for name in LATENCIES)
 _HABITS = Habits()
-
+_MANIFESTS = Path(__file__).parents[3] / "deploy" / "kubernetes"
+_OURS = "# Written by `visavis plan`, which writes it anew"
 
 Inventories: TypeAlias = Annotated[
     Path | None,
@@ -80,6 +83,13 @@ Override: TypeAlias = Annotated[
         metavar="FILE.yaml", help="Write the Compose override; of several machines one each."
     ),
 ]
+Overlay: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FOLDER",
+        help="Write a Kustomize overlay over deploy/kubernetes; best beside its overlays.",
+    ),
+]
 Json: TypeAlias = Annotated[
     Path | None, typer.Option("--json", metavar="FILE.json", help="Write the plan as JSON.")
 ]
@@ -106,6 +116,7 @@ def plan(
     turn_s: TurnSeconds = _HABITS.turn_s,
     spoken_share: SpokenShare = _HABITS.spoken_share,
     compose: Override = None,
+    kubernetes: Overlay = None,
     json_path: Json = None,
     sources: Sources = False,
     against: Against = None,
@@ -118,6 +129,8 @@ def plan(
         visavis plan --gpus inventory.yaml --sessions 40 --slo voice_to_voice_p95=0.8
 
         visavis plan --gpus inventory.yaml --sessions 40 --spare --compose plan.yaml
+
+        visavis plan --gpus inventory.yaml --sessions 8 --kubernetes deploy/kubernetes/overlays/mine
 
         visavis plan --against load.json
 
@@ -134,6 +147,8 @@ def plan(
     console = Console(soft_wrap=True)
     check_output(compose, ".yaml")
     check_output(json_path, ".json")
+    if kubernetes is not None:
+        _check_overlay(kubernetes)
     if against is not None:
         _tell_back_test(console, against, _profile(profile, profiles, None))
         return
@@ -153,7 +168,10 @@ def plan(
         _tell_refusal(console, found)
         raise typer.Exit(1)
     _tell(console, found)
+    files = {} if kubernetes is None else overlay(found, _manifests_from(kubernetes))
     _write(console, found, compose, json_path)
+    if kubernetes is not None:
+        _write_overlay(console, kubernetes, files, found)
 
 
 def _targets(slo: Sequence[str]) -> dict[str, float]:
@@ -264,6 +282,42 @@ def _write_compose(console: Console, path: Path, found: Plan) -> None:
         console.print(Text(f"Compose override of {node}: {at}"))
 
 
+def _check_overlay(folder: Path) -> None:
+    """Raises InvalidInputError, with what to do instead, where no overlay can be written."""
+    if not _MANIFESTS.is_dir():
+        raise InvalidInputError(
+            "--kubernetes: an overlay is laid over deploy/kubernetes, which this installation has "
+            "not: run visavis from a checkout"
+        )
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError(f"{folder}: is a file; name a folder")
+    if not folder.absolute().parent.is_dir():
+        raise InvalidInputError(f"{folder.absolute().parent}: no such folder; make it first")
+    told = folder / "kustomization.yaml"
+    if told.exists() and not _read(told).startswith(_OURS):
+        raise InvalidInputError(f"{told}: was not written by `visavis plan`; name another folder")
+
+
+def _manifests_from(folder: Path) -> str:
+    """Kustomize takes no absolute path, and follows links."""
+    return Path(os.path.relpath(_MANIFESTS.resolve(), folder.resolve())).as_posix()
+
+
+def _write_overlay(console: Console, folder: Path, files: Files, found: Plan) -> None:
+    steps = [*labels(found), f"kubectl apply -k {folder}"]
+    head = "".join(f"{line}\n" for line in (f"{_OURS}.", *(f"#   {step}" for step in steps)))
+    for name, content in files.items():
+        path = folder / name
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise VisavisError(f"{path.parent}: cannot be made: {error.strerror}") from error
+        write_output(path, (head if name == "kustomization.yaml" else "") + as_yaml(content))
+    console.print(Text(f"Kubernetes overlay: {folder}; NODE is what the cluster calls the machine"))
+    for step in steps:
+        console.print(Text(f"  {step}"))
+
+
 class _ComposeYaml(yaml.SafeDumper):  # type: ignore[misc]  # PyYAML has no types
     """YAML with the one tag of Compose's that an override needs."""
 
@@ -274,7 +328,7 @@ _ComposeYaml.add_representer(
 
 
 def as_yaml(content: Mapping[str, Any]) -> str:
-    """A Compose override as a file."""
+    """An override or a manifest as a file."""
     text: str = yaml.dump(content, Dumper=_ComposeYaml, sort_keys=False, allow_unicode=True)
     return text
 

@@ -57,12 +57,7 @@ def _entry(plan: Plan, load: SeatLoad, name: str) -> dict[str, Any]:
     """Of one process, as the service `name`."""
     seat = load.seat
     card, gpus = plan.scene.card(seat), bool(plan.scene.inventory.nodes[seat.node].gpus)
-    cost = plan.scene.profile.costs[seat.service]
-    each = math.ceil(load.sessions / seat.processes)
-    main = (
-        cost.host_bytes if seat.gpu is not None else cost.memory_bytes + each * cost.session_bytes
-    )
-    reserved: dict[str, Any] = {"memory": f"{math.ceil(main / _MB)}M"}
+    reserved: dict[str, Any] = {"memory": f"{math.ceil(host_bytes(plan, load) / _MB)}M"}
     deploy = {"resources": {"reservations": reserved}}
     if seat.service == "nats":
         return {"deploy": deploy}
@@ -73,7 +68,7 @@ def _entry(plan: Plan, load: SeatLoad, name: str) -> dict[str, Any]:
     elif gpus and seat.service != "gateway" and not further:
         reserved["devices"] = Instead()  # compose.gpu.yaml gives it one
     entry = _further(seat.service, name, gpus=gpus) if further else {}
-    told = {**entry.get("environment", {}), **environment(plan, load)}
+    told = {**entry.get("environment", {}), **environment(plan, load, devices=gpus)}
     if seat.service == "gateway" and not further and _gateways(plan) > 1:
         told[f"{ENV_PREFIX}GATEWAY_ADVERTISE"] = name
     home = next(x.seat.node for x in plan.prediction.loads if x.seat.service == "nats")
@@ -136,19 +131,28 @@ def _gateways(plan: Plan) -> int:
     return sum(load.seat.processes for load in loads if load.seat.service == "gateway")
 
 
-def environment(plan: Plan, load: SeatLoad) -> dict[str, str]:
+def environment(plan: Plan, load: SeatLoad, *, devices: bool) -> dict[str, str]:
     """Settings of one process, as variables; its card is the only one that it sees.
 
-    What TensorRT-LLM needs to know of its checkpoint is in its image.
+    devices: what it is laid over has given it one, so it is told which it has. What TensorRT-LLM
+    needs to know of its checkpoint is in its image.
     """
-    service, here = load.seat.service, plan.scene.inventory.nodes[load.seat.node]
+    service = load.seat.service
     told = {"slots": str(slots(plan, load))}
     if service == "gateway":
         told = {"max-sessions": str(slots(plan, load))}
-    elif here.gpus:
+    elif devices:
         told["device"] = "cpu" if load.seat.gpu is None else "cuda:0"
     prefix = f"{ENV_PREFIX}{service.upper()}_"
     return {f"{prefix}{key.replace('-', '_').upper()}": value for key, value in told.items()}
+
+
+def host_bytes(plan: Plan, load: SeatLoad) -> float:
+    """Main memory that one process is planned to take."""
+    seat, cost = load.seat, plan.scene.profile.costs[load.seat.service]
+    if seat.gpu is not None:
+        return cost.host_bytes
+    return cost.memory_bytes + math.ceil(load.sessions / seat.processes) * cost.session_bytes
 
 
 def slots(plan: Plan, load: SeatLoad) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rich.table import Table
 
-from visavis.tools.plan.backtest import TOLERANCE, BackTest
+from visavis.tools.bench.figures.intervals import Interval
+from visavis.tools.plan.backtest import OUTSIDE, TOLERANCE, BackTest, Row
 from visavis.tools.plan.inventory import GB
 from visavis.tools.plan.placement import Plan, Refusal
 from visavis.tools.plan.prediction import (
@@ -165,22 +167,36 @@ def sources_table(profile: Profile) -> Table:
 
 
 def back_test_table(test: BackTest) -> Table:
-    """Predicted beside measured; off: how much too large a prediction is."""
-    table = Table("visitors", "figure", title="Predicted beside measured", title_justify="left")
-    columns = ("measured", "from published figures", "off", "from the lone visitor's", "off")
-    for name in columns:
+    """Predicted beside measured. off: how much too large a prediction is; in: whether it lies in
+    the interval of what was measured, as far as its answers tell."""
+    title = "Predicted beside measured: from published figures, and from the lone visitor's"
+    table = Table("visitors", "figure", title=title, title_justify="left")
+    within = f"{1 - OUTSIDE:.0%} interval"
+    for name in ("measured", within, "published", "off", "in", "lone's", "off", "in"):
         table.add_column(name, justify="right")
     for row in test.rows:
         table.add_row(
             str(row.sessions),
             row.figure,
             f"{row.measured:.3f}",
-            f"{row.published:.3f}",
-            _off(row.off(row.published)),
-            "-" if row.set_right is None else f"{row.set_right:.3f}",
-            _off(row.off(row.set_right)),
+            _interval(row.interval),
+            *_held(row, row.published),
+            *_held(row, row.set_right),
         )
     return table
+
+
+def _held(row: Row, predicted: float | None) -> tuple[str, str, str]:
+    """A prediction, by how much it is off, and whether it is inside."""
+    inside = {None: "-", True: "yes", False: "no"}[row.inside(predicted)]
+    return "-" if predicted is None else f"{predicted:.3f}", _off(row.off(predicted)), inside
+
+
+def _interval(told: Interval | None) -> str:
+    """Without the end that too few answers leave open."""
+    if told is None:
+        return "-"
+    return " – ".join("" if math.isinf(end) else f"{end:.3f}" for end in told).strip()
 
 
 def _off(share: float | None) -> str:
@@ -200,14 +216,20 @@ def knees(test: BackTest) -> Iterator[str]:
         ("from the lone visitor's", found.set_right),
     ):
         yield f"Knee, predicted {name}: {'beyond the steps' if knee is None else knee}."
-    for name, offs in (
-        ("from published figures", [row.off(row.published) for row in test.rows]),
+    for name, rows in (
+        ("from published figures", [(row, row.published) for row in test.rows]),
         (
             "from the lone visitor's",
-            [row.off(row.set_right) for row in test.rows if row.sessions > 1],
+            [(row, row.set_right) for row in test.rows if row.sessions > 1],
         ),
     ):
-        known = [off for off in offs if off is not None]
+        known = [(row, one) for row, one in rows if one is not None]
         if known:
-            within = sum(abs(off) <= TOLERANCE for off in known)
-            yield f"Predicted {name}: {within} of {len(known)} figures within {TOLERANCE:.0%}."
+            judged = [row.inside(one) for row, one in known if abs(row.off(one) or 0.0) > TOLERANCE]
+            told = f"{len(known) - len(judged)} of {len(known)} figures within {TOLERANCE:.0%}"
+            if any(verdict is not None for verdict in judged):
+                told += (
+                    f"; of the others {judged.count(True)} in the interval of what was measured, "
+                    f"{judged.count(False)} not, {judged.count(None)} cannot be told"
+                )
+            yield f"Predicted {name}: {told}."

@@ -1,4 +1,5 @@
-"""How exact a figure is that few measurements gave: intervals that hold it 19 times of 20.
+"""How exact a figure is that few measurements gave: intervals that hold it 19 times of 20, where
+nothing else is asked for.
 
 No distribution is assumed: latencies have long tails. Pure; the same values give the same interval.
 """
@@ -19,24 +20,34 @@ _RESAMPLES = 2000
 _FEWEST_PAIRS = 6
 
 
-def median_interval(values: Sequence[float]) -> Interval | None:
-    """Between which two of the values the median of all that might be measured lies.
+def percentile_interval(
+    values: Sequence[float], percentile: float, outside: float = _OUTSIDE
+) -> Interval:
+    """Between which two of the values a percentile of all that might be measured lies.
 
-    By order statistics: so many of n values are below the median as heads fall in n throws (David &
-    Nagaraja, "Order Statistics", 2003, section 7.1). None for fewer than six values, whose widest
-    interval holds it less often.
+    By order statistics: so many of n values are below it as coins fall heads that do so with the
+    percentile's chance (David & Nagaraja, "Order Statistics", 2003, section 7.1). outside: how
+    often it may lie elsewhere, as often below as above. An end is infinite where the values are too
+    few to tell: P95 has no upper end of fewer than 72, or with `outside` 0.1 of fewer than 59.
     """
-    count = len(values)
-    below, rank = 0.0, 0
-    while rank < count:
-        below += math.comb(count, rank) / 2**count
-        if 2 * below > _OUTSIDE:
-            break
-        rank += 1
-    if not rank:
-        return None
-    ordered = sorted(values)
-    return ordered[rank - 1], ordered[count - rank]
+    count, share = len(values), percentile / 100
+    ordered = [-math.inf, *sorted(values), math.inf]
+    below, low = 0.0, 0
+    for rank in range(count + 1):
+        ways = math.lgamma(count + 1) - math.lgamma(rank + 1) - math.lgamma(count - rank + 1)
+        heads = rank * math.log(share) + (count - rank) * math.log1p(-share)
+        below += math.exp(ways + heads)
+        if below <= outside / 2:
+            low = rank + 1
+        if 1 - below <= outside / 2:
+            return ordered[low], ordered[rank + 1]
+    return ordered[low], math.inf
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """That of the median; None for fewer than six values, which do not bound it."""
+    found = percentile_interval(values, 50)
+    return None if math.isinf(found[0]) else found
 
 
 def ratio_interval(
