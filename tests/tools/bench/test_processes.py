@@ -2,7 +2,10 @@
 
 import os
 import socket
+import subprocess
+import sys
 
+import psutil
 import pytest
 
 from visavis.tools.bench.figures.processes import (
@@ -38,3 +41,18 @@ def test_a_listening_process_is_found_with_its_time_and_memory() -> None:
     assert len(found) >= 1
     assert found.usage().memory_bytes > 1_000_000
     assert os.getpid() in [process.pid for process in found]
+
+
+def test_what_a_process_used_is_not_taken_back_when_it_ends() -> None:
+    work = "sum(range(3_000_000)); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        counted = Processes([psutil.Process(process.pid)])
+        before = counted.usage()
+        process.communicate(b"\n")
+    after = counted.usage()
+    assert after.cpu_s == before.cpu_s > 0.0
+    assert after.memory_bytes == 0 < before.memory_bytes

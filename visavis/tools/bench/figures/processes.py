@@ -47,6 +47,8 @@ class Processes:
 
     def __init__(self, processes: Iterable[psutil.Process]) -> None:
         self._processes = list(processes)
+        self._used_s: dict[int, float] = {}
+        """By pid, as last seen."""
 
     def __len__(self) -> int:
         return len(self._processes)
@@ -55,16 +57,16 @@ class Processes:
         return iter(self._processes)
 
     def usage(self) -> Usage:
-        """Of all together; one that has ended counts nothing."""
-        cpu_s, memory = 0.0, 0
+        """Of all together; one that has ended takes no memory, and has used what was seen last."""
+        memory = 0
         for process in self._processes:
             try:
                 times = process.cpu_times()
-                cpu_s += times.user + times.system
+                self._used_s[process.pid] = times.user + times.system
                 memory += _own_bytes(process)
             except psutil.Error:
                 continue
-        return Usage(cpu_s, memory)
+        return Usage(sum(self._used_s.values()), memory)
 
 
 def _own_bytes(process: psutil.Process) -> int:
