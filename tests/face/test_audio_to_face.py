@@ -17,11 +17,13 @@ from services.face.lips.audio_to_face import (
     log_mel,
     output_times_s,
 )
-from services.face.lips.visemes import JAW, LIP_COEFFICIENTS
+from services.face.lips.phonemes import VISEME_INDEX
+from services.face.lips.visemes import CLOSED, JAW, LIP_COEFFICIENTS
 from tests.face.fake_studio import LoudnessNetwork
 from tests.rows import together
 from visavis.bundles.store import recipes_of
 from visavis.engine import Tensors, open_engine
+from visavis.engine.rows import result_of
 from visavis.serving.errors import EngineError, InvalidInputError
 
 
@@ -134,6 +136,30 @@ def test_another_network_is_refused() -> None:
     engine.load()
     with pytest.raises(EngineError, match="not an audio-to-face network"):
         AudioToFace(engine)
+
+
+@pytest.mark.parametrize(
+    ("closed", "bilabial", "shut"),
+    [
+        (0.22, 0.27, True),  # half believed, twice
+        (0.22, 0.02, False),
+        (0.05, 0.9, False),
+        (0.5, 0.0, True),
+        (0.08, 0.08, False),
+    ],
+)
+def test_a_likely_closure_is_a_whole_one(closed: float, bilabial: float, shut: bool) -> None:
+    class Believing(LoudnessNetwork):
+        def _infer(self, inputs: Tensors) -> dict[str, np.ndarray]:
+            out = super()._infer(inputs)
+            out["coefficients"][..., CLOSED] = closed
+            out["visemes"][..., VISEME_INDEX["PP"]] = bilabial
+            return out
+
+    engine = Believing()
+    engine.load()
+    lips = result_of(AudioToFace(engine).lips(np.zeros((CONTEXT_FRAMES + 3, N_MELS), np.float32)))
+    assert (lips[:, CLOSED] > 0.9).all() if shut else (lips[:, CLOSED] < 0.35).all()
 
 
 def test_the_committed_network_fits_and_was_good_when_measured() -> None:

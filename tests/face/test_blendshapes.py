@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights, head_rotation
 from services.face.draw.pose import POSE_NAMES, FacePose
@@ -40,6 +41,31 @@ def test_the_jaw_decides_between_funnel_and_pucker() -> None:
     assert weight(kiss, "mouthFunnel") == 0
     assert weight(round_open, "mouthFunnel") > 0.4
     assert weight(kiss, "mouthPucker") > weight(round_open, "mouthPucker")
+
+
+def test_the_tongue_finds_room_between_the_teeth() -> None:
+    """However little the voice opens the jaw."""
+    said = FacePose(jaw_open=0.05, tongue_up=1.0, tongue_out=1.0)
+    assert weight(said, "tongueOut") > 0.4
+    assert weight(said, "jawOpen") > 0.2
+    assert weight(said, "mouthLowerDownLeft") > 0.25
+    behind = FacePose(jaw_open=0.05, tongue_up=0.9)
+    assert 0.15 < weight(behind, "tongueOut") < 0.25
+    assert weight(behind, "jawOpen") > 0.12
+
+
+@pytest.mark.parametrize("shut", ["lips_closed", "lower_lip_under_teeth"])
+def test_lips_that_are_shut_or_bitten_hide_the_tongue(shut: str) -> None:
+    pose = FacePose(jaw_open=0.05, tongue_up=1.0, tongue_out=1.0, **{shut: 1.0})
+    assert weight(pose, "tongueOut") == 0
+    assert weight(pose, "jawOpen") < 0.15
+
+
+def test_a_bitten_lip_bares_the_teeth_in_the_middle() -> None:
+    pose = FacePose(lower_lip_under_teeth=1.0)
+    assert weight(pose, "mouthShrugUpper") > 2 * weight(pose, "mouthUpperUpLeft") > 0
+    assert weight(pose, "mouthLowerDownLeft") == 0
+    assert weight(pose, "mouthRollLower") > 0.5
 
 
 def test_any_pose_gives_weights_in_range() -> None:

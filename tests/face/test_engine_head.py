@@ -21,8 +21,8 @@ from services.face.engines.head.clothes import freedom
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import model_of
-from services.face.engines.head.renderer import HeadRenderer
-from services.face.engines.head.store import BUILTIN_FOLDER
+from services.face.engines.head.renderer import HeadRenderer, thread_work
+from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone
 from tests.face import made_head
 from tests.face.made_head import bundle_files, made_glb, zipped
@@ -170,6 +170,29 @@ def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
         wanted = HeadRenderer(whole).draw(pose)[..., :3].copy()
         differs = (HeadRenderer(less).draw(pose)[..., :3] != wanted).any(axis=-1)
         assert differs.mean() < 0.001
+
+
+@pytest.mark.parametrize("name", ["ada", "ben", "cleo", "dai"])
+def test_a_head_that_ships_shows_tongue_where_sounds_have_it(name: str) -> None:
+    store = HeadStore(BUILTIN_FOLDER, size=512, builtin=BUILTIN_FOLDER)
+    model = store.load(name).model
+    drawer = HeadRenderer(model)
+    within = model.inside[model.triangles[:, 0]]
+    inside = np.unique(model.part_of[within]).tolist()
+    tongue = min(inside, key=lambda part: (model.part_of == part).sum())
+    teeth = max(inside, key=lambda part: (model.part_of == part).sum())
+
+    def seen(pose: FacePose, part: int) -> int:
+        drawer.draw(pose)
+        shown = thread_work(model).triangles()
+        return int((model.part_of[shown[shown >= 0]] == part).sum())
+
+    between = FacePose(jaw_open=0.15, mouth_wide=0.12, tongue_up=1.0, tongue_out=1.0)
+    behind = FacePose(jaw_open=0.08, mouth_wide=0.15, tongue_up=0.9)
+    bitten = FacePose(jaw_open=0.07, lower_lip_under_teeth=1.0)
+    assert seen(between, tongue) > 200
+    assert seen(behind, tongue) > 60
+    assert seen(bitten, teeth) > 180 > 40 > seen(bitten, tongue)
 
 
 def _glb_without(what: bytes, by: bytes) -> bytes:

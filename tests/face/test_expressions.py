@@ -87,6 +87,15 @@ def test_the_seven_emotions_are_facial_actions_that_no_other_has() -> None:
     assert contempt["mouthDimpleLeft"] == 0
 
 
+def test_joy_smiles_on_both_sides_with_open_eyes() -> None:
+    happy = FacePose.from_vector(express(FacePose().vector(), offsets_of("joy")))
+    weights = dict(zip(ARKIT_NAMES, arkit_weights(happy).tolist(), strict=True))
+    assert weights["mouthSmileLeft"] == weights["mouthSmileRight"] > 0.5
+    assert weights["cheekSquintLeft"] == weights["cheekSquintRight"] > 0.3
+    assert weights["eyeBlinkLeft"] == weights["eyeBlinkRight"] == 0
+    assert 0 < weights["eyeSquintLeft"] == weights["eyeSquintRight"] < 0.2
+
+
 @pytest.mark.parametrize("name", list(EMOTIONS))
 def test_an_emotion_comes_stands_and_settles(name: str) -> None:
     expressions = Expressions(FPS)

@@ -40,34 +40,40 @@ def _both(name: str, value: float) -> dict[str, float]:
 
 
 def _mouth(pose: FacePose) -> dict[str, float]:
-    jaw, closed, bite = pose.jaw_open, pose.lips_closed, pose.lower_lip_under_teeth
+    closed, bite = pose.lips_closed, pose.lower_lip_under_teeth
+    parted, wide = 1 - closed, pose.mouth_wide
+    # Lips that are shut or bitten hide the tongue.
+    up, out = (tongue * parted * (1 - bite) for tongue in (pose.tongue_up, pose.tongue_out))
+    # Teeth leave room for the tongue, and for the lip below them.
+    jaw = max(pose.jaw_open, 0.1 * bite * parted, 0.16 * up, 0.22 * out)
     # ARKit's pucker is a kiss and its funnel an open round mouth: the jaw decides between them.
     funnel = pose.pucker * min(1.0, jaw / 0.4)
-    parted, wide = 1 - closed, pose.mouth_wide
     weights = {
         "jawOpen": jaw,
         # mouthClose moves the lips together against jawOpen: it must not exceed it.
         "mouthClose": jaw * closed,
-        "mouthFunnel": 0.8 * funnel,
+        "mouthFunnel": 0.8 * funnel + 0.1 * bite,
         "mouthPucker": pose.pucker - 0.5 * funnel,
-        # The lower lip goes in under the upper teeth, which the upper lip bares.
-        "mouthRollLower": 0.75 * bite + 0.3 * closed + 0.3 * pose.lips_tight,
+        # The lower lip goes in under the upper teeth, which the upper lip bares: in the middle,
+        # where mouthShrugUpper raises it, and hardly aside, where mouthUpperUp does.
+        "mouthRollLower": 0.6 * bite + 0.3 * closed + 0.3 * pose.lips_tight,
         "mouthRollUpper": 0.25 * closed + 0.3 * pose.lips_tight,
         "mouthShrugLower": pose.chin_raise,
-        "mouthShrugUpper": 0.2 * bite,
-        "tongueOut": (0.05 * pose.tongue_up + 0.3 * pose.tongue_out) * parted,
+        "mouthShrugUpper": 0.5 * bite,
+        # Further out, with this jaw, it comes through the lower lip of the heads that ship.
+        "tongueOut": 0.2 * up + 0.26 * out,
     }
-    lower = 0.35 * jaw + 0.2 * wide + pose.lower_lip_down
-    upper = 0.2 * jaw + 0.1 * wide + 0.35 * bite + 0.9 * pose.upper_lip_raise
+    lower = 0.35 * jaw + 0.2 * wide + 0.12 * up + 0.13 * out + pose.lower_lip_down
+    upper = 0.2 * jaw + 0.1 * wide + 0.1 * bite + 0.9 * pose.upper_lip_raise
     weights |= _both("mouthPress", 0.45 * closed + 0.5 * pose.lips_tight * parted)
-    weights |= _both("mouthStretch", 0.5 * wide + 0.9 * pose.mouth_stretch)
+    weights |= _both("mouthStretch", 0.8 * wide + 0.9 * pose.mouth_stretch)
     weights |= _both("mouthFrown", max(0.0, -pose.smile))
     weights |= _both("mouthLowerDown", lower * parted * (1 - bite))
     weights |= _both("mouthUpperUp", (upper + 0.25 * pose.nose_wrinkle) * parted)
     weights |= _both("cheekSquint", 0.4 * max(0.0, pose.smile) + pose.cheek_raise)
     weights |= _both("noseSneer", pose.nose_wrinkle)
     for side, dimple in (("Left", pose.dimple_left), ("Right", pose.dimple_right)):
-        smile = max(0.0, pose.smile) + 0.25 * wide + 0.35 * dimple
+        smile = max(0.0, pose.smile) + 0.45 * wide + 0.35 * dimple
         weights |= {f"mouthDimple{side}": 0.2 * wide + dimple, f"mouthSmile{side}": smile}
     return weights
 
@@ -86,7 +92,7 @@ def _eyes(pose: FacePose) -> dict[str, float]:
         **_both("eyeLookDown", 0.6 * max(0.0, pose.gaze_y)),
         **_both("eyeLookUp", 0.6 * max(0.0, -pose.gaze_y)),
         **_both(
-            "eyeSquint", 0.2 * max(0.0, pose.smile) + 0.8 * pose.lids_tight + 0.3 * pose.cheek_raise
+            "eyeSquint", 0.1 * max(0.0, pose.smile) + 0.8 * pose.lids_tight + 0.3 * pose.cheek_raise
         ),
         **_both("eyeWide", 0.15 * max(0.0, pose.brow_raise) + 0.8 * pose.lids_wide),
     }

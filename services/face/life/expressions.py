@@ -28,7 +28,7 @@ _ACTIONS: Mapping[str, _Values] = {
     "2": {"brow_raise": 0.8},
     "4": {"brow_frown": 1.0, "brow_raise": -0.2},
     "5": {"lids_wide": 1.0},
-    "6": {"cheek_raise": 1.0, "lids": 0.1},
+    "6": {"cheek_raise": 1.0},
     "7": {"lids_tight": 1.0, "lids": 0.1},
     "9": {"nose_wrinkle": 1.0, "brow_frown": 0.5},
     "10": {"upper_lip_raise": 1.0},
@@ -82,9 +82,7 @@ EMOTIONS: Mapping[str, Emotion] = {
         {"smile": -0.45, "pitch": -0.025},
         onset_s=0.14,
     ),
-    "joy": Emotion(
-        {"6": 0.6, "12": 0.5}, {"brow_raise": 0.12, "lids": 0.06, "pitch": -0.012}, left=0.9
-    ),
+    "joy": Emotion({"6": 0.3, "12": 0.6}, {"brow_raise": 0.12, "pitch": -0.012}, left=0.9),
     "sadness": Emotion(
         {"1": 0.75, "4": 0.5, "15": 0.95},
         {"brow_raise": 0.1, "lids": 0.26, "pitch": 0.05, "gaze_y": 0.12},
