@@ -6,10 +6,9 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from services.llm.backends.base import (
     BackendRequest,
@@ -198,15 +197,9 @@ class Generator:
         """For `read_ahead` or `read_persona` in this slot: give it up where an answer is wanted."""
         return self._gate.place(Order.AHEAD, slot)
 
-    async def read_ahead(
-        self,
-        request: AnswerRequest,
-        place: Place,
-        at_work: Callable[[], AbstractContextManager[Any]],
-    ) -> None:
+    async def read_ahead(self, request: AnswerRequest, place: Place) -> None:
         """Let the slot read a conversation whose last message is not complete yet.
 
-        at_work: entered while the model reads, and not while that has to wait.
         Raises what an answer to `request` would raise.
         """
         if not self._backend.keeps_prefix:
@@ -215,13 +208,7 @@ class Generator:
         planned = await self._plan(request, place.slot)
         reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
 
-        async def read(*_: object) -> AsyncGenerator[Delta, None]:
-            with at_work():
-                async with contextlib.aclosing(self._backend.stream(reading)) as deltas:
-                    async for delta in deltas:
-                        yield delta
-
-        taken = self._gate.deltas(place, read)
+        taken = self._gate.deltas(place, lambda *_: self._backend.stream(reading))
         async with contextlib.aclosing(taken) as deltas:
             async for _ in deltas:
                 pass

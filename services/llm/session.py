@@ -215,8 +215,9 @@ class AnsweringSession(StageWork):
                     if read_request is None or (request := read_request()) == self._read:
                         continue
                     self._read = request
+                    # No unit of the meter: it makes way for whoever waits for an answer.
                     with self._place_ahead() as place:
-                        await self._generator.read_ahead(request, place, self._meter.unit)
+                        await self._generator.read_ahead(request, place)
                 except VisavisError as error:
                     log.debug("read ahead: %s", error)
                 except Exception:

@@ -248,7 +248,7 @@ def test_a_fresh_stack_lets_its_first_visitors_in_at_once(assumed: Assumed) -> N
 def test_an_idle_stage_takes_one_session_whatever_is_predicted() -> None:
     hopeless = admission(ManualClock(), Assumed(10.0, 1.0, 4.0))
     assert fill(hopeless) == 1
-    assert "first of an answer" in hopeless.refusal()
+    assert "lanes at work" in hopeless.refusal()
 
 
 def test_slots_are_the_last_word_and_alone_decide_where_that_is_set() -> None:

@@ -15,7 +15,6 @@ from visavis.serving.admission.prediction import (
     Machine,
     Prediction,
     Promise,
-    alone_p95_s,
     first_p95_s,
     predict,
     room,
@@ -148,7 +147,7 @@ class Admission:
         machine, refusal = self._machine(now), self._refusal(now)
         prediction = self._predict(now, machine)
         # Where slots alone decide, nobody is to weigh what would have been predicted.
-        first_p95_s = prediction.first_p95_s if self._predicts else 0.0
+        told = prediction if self._predicts else Prediction(0.0, "")
         return Capacity(
             now.sessions,
             0 if refusal else self._room(now, machine),
@@ -156,8 +155,8 @@ class Admission:
             now.unit_cost_s,
             now.units_per_s,
             now.late_p95_s,
-            first_p95_s,
-            alone_p95_s(now) if first_p95_s else 0.0,
+            told.first_p95_s,
+            told.alone_p95_s,
             prediction.slack,
             now.cores,
             self._used_cores,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from visavis.serving.admission.meter import DUTY, Measured
 
@@ -17,7 +17,7 @@ UNCOMPUTED_S = 0.1
 ANSWER_FACTOR = 1.5
 """And the whole from a question to its answer: what `visavis bench load` allows."""
 LANES_SHARE = 0.85
-"""Of the lanes, what pictures may take: the rest is for those that cost more than others."""
+"""Of the lanes, what may be taken: the rest is for units that cost more than others."""
 _SIGMAS = 2.0
 _P95_SIGMAS = 1.645
 _FULL = 0.95
@@ -41,6 +41,10 @@ class Machine:
     """Cores that work of others takes."""
     duty: float = DUTY
     """Share of the time in which a session is at work."""
+
+    def with_one(self) -> Machine:
+        """The same with a lone visitor, and nobody's work else: his own stages share its cores."""
+        return replace(self, sessions=1.0, foreign=0.0)
 
     def stretch(self, more: int = 0) -> float:
         """How much longer work takes with so many more sessions than on an idle machine.
@@ -76,6 +80,8 @@ class Prediction:
     why: str
     first_p95_s: float = 0.0
     """Of its first units; 0: none counts here."""
+    alone_p95_s: float = 0.0
+    """The same for a lone visitor, on a machine where nothing else is."""
 
     @property
     def slack(self) -> float:
@@ -89,10 +95,15 @@ def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) ->
         return _predict_lanes(now, promise, machine, more)
     latency_s = first_p95_s(now, promise, machine, more) * now.correction
     # On a machine that is slower than the budget was made for, the first visitors count as well.
-    alone_s = alone_p95_s(now)
+    alone_s = first_p95_s(replace(now, sessions=1), promise, machine.with_one())
     budget_s = max(promise.budget_s, STAGE_FACTOR * alone_s, alone_s + STAGE_EXTRA_S)
+    load = latency_s / budget_s
     why = f"the first of an answer after {latency_s:.2f} s (P95), {budget_s:.2f} s are allowed"
-    return Prediction(latency_s / budget_s, why, latency_s)
+    if load <= (busy := busy_share(now, promise, machine.stretch(more), more) / LANES_SHARE):
+        # Even where a lone visitor is too many by himself.
+        load = busy
+        why = f"lanes at work {busy * LANES_SHARE:.0%} of the time, {LANES_SHARE:.0%} are allowed"
+    return Prediction(load, why, latency_s, alone_s)
 
 
 def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> int:
@@ -106,11 +117,6 @@ def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> 
     return min(free_slots, _MOST_ROOM)
 
 
-def alone_p95_s(now: Measured) -> float:
-    """P95 of a first unit's latency where nothing is in its way, on an idle machine."""
-    return now.first_s + _P95_SIGMAS * now.first_sd_s
-
-
 def first_p95_s(now: Measured, promise: Promise, machine: Machine, more: int = 0) -> float:
     """P95 of a first unit's latency, before any correction.
 
@@ -118,10 +124,16 @@ def first_p95_s(now: Measured, promise: Promise, machine: Machine, more: int = 0
     lanes taken for one that is as quick), stretched by what the machine is asked for.
     """
     stretch = machine.stretch(more)
-    busy = (now.sessions + more) * now.units_per_s * now.unit_cost_s * stretch / promise.lanes
+    busy = busy_share(now, promise, stretch, more)
     wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes)
     # Two that do not depend on each other seldom come at their worst together.
     return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
+
+
+def busy_share(now: Measured, promise: Promise, stretch: float, more: int = 0) -> float:
+    """Share of the time in which a stage's lanes are at work, of units that come as they do."""
+    sessions = now.sessions + more
+    return sessions * now.units_per_s * now.unit_cost_s * stretch / promise.lanes
 
 
 def wait_p95_s(busy: float, unit_s: float) -> float:
