@@ -9,7 +9,7 @@ import numpy as np
 from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import downwards, shares, slope
 from services.face.engines.head.raster.colours import mixed
-from services.face.engines.head.raster.lanes import LISTED, ask_for, list_nearer
+from services.face.engines.head.raster.lanes import LISTED, list_nearer
 from services.face.engines.head.raster.planes import (
     MOST_LIGHT,
     MOST_SHINE,
@@ -18,10 +18,9 @@ from services.face.engines.head.raster.planes import (
     depth_plane,
     ends,
     lines_of,
-    step_of,
     write_planes,
 )
-from services.face.engines.head.raster.work import HELD, LISTED_LINES, ORDERS
+from services.face.engines.head.raster.work import HELD, LISTED_LINES, ORDERS, STEPS
 
 _SOLID = np.uint32(176)
 """Alpha from which a pixel hides what is behind it: what is, is hair as well."""
@@ -30,7 +29,7 @@ _FILLED = np.array([255 * 256 // a if a >= 176 else 256 for a in range(256)], np
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _24, _ALL = np.uint32(24), np.uint32(255 << 24)
-_7 = np.uint64(7)
+_TRIANGLE, _32, _7 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(7)
 _AT_ONCE = 8
 """Lines of a triangle that are looked at from the same pixel on."""
 
@@ -72,17 +71,18 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
     shows through, the depth is theirs, and whatever is further is done with. The lines that were
     written to.
     """
-    screen, triangles, nearest, reach = work.screen, model.triangles, work.nearest, work.reach
-    size, unit = len(work.picture), np.uint32(work.unit)
+    screen, triangles, nearest, clear = work.screen, model.triangles, work.nearest, work.clear
+    size = len(work.picture)
     y0, y1, held = size, 0, np.uint64(0)
+    for x in range(np.uint64(len(clear))):
+        clear[x] = np.uint32(0)
     for number in range(count):
         k = work.order[number]
         ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
         first, last = lines_of(ay, by, cy, size)
         a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
         near = max(screen[a, 2], screen[b, 2], screen[c, 2])
-        key = np.uint32(np.uint32(np.int64(step_of(near, reach))) * unit)
-        if first >= last or all_hidden(ax, ay, bx, by, cx, cy, key, size, nearest):
+        if first >= last or all_hidden(ax, ay, bx, by, cx, cy, near, size, nearest):
             continue
         y0, y1 = min(y0, first), max(y1, last)
         write_planes(k, model, work)
@@ -104,15 +104,16 @@ def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
     many there are, and the line to go on from.
     """
     screen, triangles, nearest, listed = work.screen, model.triangles, work.nearest, work.listed
-    size, spans, reach, unit = len(work.picture), work.hair, work.reach, np.uint32(work.unit)
+    size, spans, steps = len(work.picture), work.spans, np.float32(STEPS)
     ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
     leftmost, rightmost = lines_of(ax, bx, cx, size)
     if leftmost >= rightmost:
         return np.uint64(0), last
     px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
     whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-    base, right, down = depth_plane(k, screen, triangles, reach)
-    last, most = min(last, first + LISTED_LINES * size // (rightmost - leftmost + LISTED)), reach[2]
+    base, right, down = depth_plane(k, screen, triangles)
+    base, right, down = base * steps, right * steps, down * steps
+    last = min(last, first + LISTED_LINES * size // (rightmost - leftmost + LISTED))
     count = np.uint64(0)
     for top in range(first, last, _AT_ONCE):
         # Strands are long and thin, and mostly aslant.
@@ -134,8 +135,8 @@ def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
             place = np.uint32((y << 16) + left)
             for i in range(0, behind - left, LISTED):
                 count += list_nearer(
-                    nearest, at + np.uint64(i), unit, (near, right, most), np.float32(i),
-                    (start, stop), place + np.uint32(i), listed, count,
+                    nearest, at + np.uint64(i), (near, right), np.float32(i), (start, stop),
+                    place + np.uint32(i), listed, count,
                 )  # fmt: skip
     return count, last
 
@@ -145,9 +146,10 @@ def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
     """Which pixels those are, where they are in the texture of their triangle, how they are lit."""
     listed, texels, keys = work.listed, work.texels, work.keys
     within, lights, size = work.within, work.lights, np.uint32(len(work.picture))
-    base, right, down = depth_plane(k, work.screen, model.triangles, work.reach)
-    zero, most = np.float32(0.0), work.reach[2]
-    planes, at, number, unit = work.planes, 16 * (k + 1), np.uint32(k + 1), np.uint32(work.unit)
+    base, right, down = depth_plane(k, work.screen, model.triangles)
+    steps, zero = np.float32(STEPS), np.float32(0.0)
+    base, right, down = base * steps, right * steps, down * steps
+    planes, at, number = work.planes, 16 * (k + 1), np.uint64(k + 1)
     u0, ux, uy = planes[at], planes[at + 4], planes[at + 8]
     v0, vx, vy = planes[at + 1], planes[at + 5], planes[at + 9]
     l0, lx, ly = planes[at + 2], planes[at + 6], planes[at + 10]
@@ -165,8 +167,8 @@ def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
         texels[i] = offset + (v >> np.int32(8)) * wide + (u >> np.int32(8))
         within[i] = (np.uint32(u) & _FULL) | ((np.uint32(v) & _FULL) << _BYTE) | (shine << _16)
         lights[i] = light
-        step = np.uint32(np.int32(min(max(base + right * x + down * y, zero), most)))
-        keys[i] = np.uint32(step * unit + number)
+        step = max(np.int32(base + right * x + down * y), np.int32(0))
+        keys[i] = (np.uint64(np.int64(step)) << _32) | number
 
 
 @inlined()
@@ -175,7 +177,7 @@ def hold_clear(k, count, held, model, work):  # type: ignore[no-untyped-def]
     `held` that there are. How many they are then.
     """
     listed, texels, keys, chosen = work.listed, work.texels, work.keys, work.chosen
-    nearest, clear, alphas, pairs = work.nearest, work.clear, model.texels, model.pairs
+    nearest, alphas, pairs = work.nearest, model.texels, model.pairs
     found = np.uint64(0)
     for i in range(count):
         x, alpha = np.uint64(listed[i]), alphas[texels[i]]
@@ -188,7 +190,6 @@ def hold_clear(k, count, held, model, work):  # type: ignore[no-untyped-def]
         j, to = np.uint64(chosen[i]), held + i
         at = np.int64(texels[j])
         above[to], below[to] = pairs[at], pairs[at + wide]
-        ask_for(clear, np.uint64(listed[j]))
         work.looks[0, to], work.looks[1, to] = work.within[j], work.lights[j]
         work.held[to], work.held_keys[to] = listed[j], keys[j]
     return held + found
@@ -208,7 +209,6 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
         )  # fmt: skip
         colours[i] = red | (green << _BYTE) | (blue << _16) | (alpha << _24)
     nearest, clear, held, keys = work.nearest, work.clear, work.held, work.held_keys
-    number, steps = np.uint32(work.unit - 1), np.uint32(-work.unit)
     for i in range(count):
         x, colour = np.uint64(held[i]), colours[i]
         over = clear[x]
@@ -222,7 +222,7 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
         clear[x] = red_blue | green | (_ALL if full else over & _ALL)
         # Its depth counts, but it is what is behind it that is shown there.
         before = nearest[x]
-        key = max((keys[i] & steps) | (before & number), before)
+        key = max((keys[i] & ~_TRIANGLE) | (before & _TRIANGLE), before)
         nearest[x] = key if full else before
 
 
@@ -230,15 +230,14 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
 def lay_over(first, last, model, work):  # type: ignore[no-untyped-def]
     """Lays lines of `clear` over those of the picture; its alpha then tells where hair is."""
     clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
-    opaque, number, spans = np.uint32(model.opaque), np.uint32(work.unit - 1), work.hair
-    for y in range(first, last):
-        line = y * size
-        begin, end = line + spans[y, 0], line + max(spans[y, 0], spans[y, 1])
-        for x in range(np.uint64(begin), np.uint64(end)):
-            above = clear[x]
-            left = _FULL - (above >> _24)
-            red_blue = shares(pixels[x] & _LANES, left)
-            green = shares((pixels[x] >> _BYTE) & _FULL, left)
-            pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
-            hair = (nearest[x] & number) > opaque
-            clear[x] = above | (_ALL if hair else np.uint32(0))
+    opaque, depth = np.uint64(model.opaque), work.depth
+    for x in range(np.uint64(first * size), np.uint64(max(first, last) * size)):
+        above = clear[x]
+        left = _FULL - (above >> _24)
+        red_blue = shares(pixels[x] & _LANES, left)
+        green = shares((pixels[x] >> _BYTE) & _FULL, left)
+        pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
+        hair = (nearest[x] & _TRIANGLE) > opaque
+        clear[x] = above | (_ALL if hair else np.uint32(0))
+    for x in range(np.uint64(max(first - 2, 0) * size), np.uint64(min(last + 2, size) * size)):
+        depth[x] = np.int32(nearest[x] >> _32)

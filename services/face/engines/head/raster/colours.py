@@ -8,34 +8,29 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import shares
-from services.face.engines.head.raster.lanes import CUT, ask_for, cut_planes
+from services.face.engines.head.raster.lanes import CUT, cut_planes
 from services.face.engines.head.raster.planes import MOST_LIGHT, MOST_SHINE
 
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _GAIN_BITS = np.uint32(10)
-_NONE = np.uint32(0)
-_0, _1, _2, _4 = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(4)
-_AHEAD = np.uint64(2)
-"""So many lines before they are wanted, planes of triangles are asked for."""
+_TRIANGLE, _NONE = np.uint64(0xFFFFFFFF), np.uint64(0)
+_1, _2 = np.uint64(1), np.uint64(2)
 
 
 @inner()
 def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     """Lays the colours of what is nearest over what stands behind the head, line by line."""
-    spans, hair, pixels, background = work.spans, work.hair, work.pixels, model.background
+    spans, pixels, background = work.spans, work.pixels, model.background
     size = np.uint64(len(work.picture))
     for y in range(size):
-        line = y * size
-        first = np.uint64(min(spans[y, 0], hair[y, 0]))
-        behind = max(np.uint64(max(spans[y, 1], hair[y, 1])), first)
-        for at in range(line, line + first):
+        line = np.uint64(y) * size
+        for at in range(line, line + size):
             pixels[at] = background[at]
-        for at in range(line + behind, line + size):
-            pixels[at] = background[at]
-        if first < behind:
-            fetch_pixels(line + first, behind - first, first, y, model, work)
-            mix_pixels(line + first, behind - first, background, work)
+        if spans[y, 0] < spans[y, 1]:
+            start, count = np.uint64(spans[y, 0]), np.uint64(spans[y, 1] - spans[y, 0])
+            fetch_pixels(line + start, count, start, y, model, work)
+            mix_pixels(line + start, count, work)
 
 
 @inlined()
@@ -43,25 +38,18 @@ def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-un
     """Place in the texture, light and shine of each pixel, and what the four texels there are."""
     looks, pairs, above, below = work.looks, model.pairs, work.fours[0], work.fours[1]
     y, most = np.float32(np.int64(line)), (np.int32(MOST_LIGHT), np.int32(MOST_SHINE))
-    mask = np.uint32(work.unit - 1)
-    texels, beneath, nearest = looks[2], looks[3], work.nearest
-    size = np.uint64(len(work.picture))
-    ahead = first + (_AHEAD * size if line + _AHEAD < size else _0)
     for i in range(0, count, CUT):
         at = np.uint64(i)
         x = np.float32(np.int64(column + at))
-        ask_for(work.planes, np.uint64(nearest[ahead + at] & mask) << _4)
-        cut_planes(work.planes, nearest, first + at, mask, x, y, most, looks, at)
-        # Most of the upper ones were the line before's.
-        ask_for(pairs, np.uint64(beneath[at]))
-        ask_for(pairs, np.uint64(beneath[at + _2]))
+        cut_planes(work.planes, work.nearest, first + at, x, y, most, looks, at)
+    texels, beneath = looks[2], looks[3]
     for i in range(count):
         above[i], below[i] = pairs[texels[i]], pairs[beneath[i]]
 
 
 @inlined()
-def mix_pixels(first, count, background, work):  # type: ignore[no-untyped-def]
-    """Mixes and lights them, and shows the background where nothing is."""
+def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
+    """Mixes and lights them."""
     nearest, pixels, within, lights = work.nearest, work.pixels, work.looks[0], work.looks[1]
     above, below = work.halves[0], work.halves[1]
     for i in range(count):
@@ -72,7 +60,7 @@ def mix_pixels(first, count, background, work):  # type: ignore[no-untyped-def]
         )  # fmt: skip
         colour = red | (green << _BYTE) | (blue << _16)
         there = nearest[first + i] != _NONE
-        pixels[first + i] = colour if there else background[first + i]
+        pixels[first + i] = colour if there else pixels[first + i]
 
 
 @inlined()
@@ -109,9 +97,9 @@ def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
     pupil = int(eyes[eye, 4])
     # Between the eye's middle and its pupil is the cornea's own middle: the ball that the cornea is
     # part of is smaller (about 7.8 mm in an eye of 12 mm).
-    x = eyes[eye, 0] + 0.45 * (work.moved[0, pupil] - eyes[eye, 0])
-    y = eyes[eye, 1] + 0.45 * (work.moved[1, pupil] - eyes[eye, 1])
-    z = eyes[eye, 2] + 0.45 * (work.moved[2, pupil] - eyes[eye, 2])
+    x = eyes[eye, 0] + 0.45 * (work.places[pupil, 0] - eyes[eye, 0])
+    y = eyes[eye, 1] + 0.45 * (work.places[pupil, 1] - eyes[eye, 1])
+    z = eyes[eye, 2] + 0.45 * (work.places[pupil, 2] - eyes[eye, 2])
     right = turned[0, 0] * x + turned[0, 1] * y + turned[0, 2] * z + turned[0, 3]
     up = turned[1, 0] * x + turned[1, 1] * y + turned[1, 2] * z + turned[1, 3]
     away = turned[2, 0] * x + turned[2, 1] * y + turned[2, 2] * z + turned[2, 3]
@@ -128,7 +116,7 @@ def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
         for row in range(max(0, int(at_y) - reach), min(size, int(at_y) + reach + 2)):
             for column in range(max(0, int(at_x) - reach), min(size, int(at_x) + reach + 2)):
                 at = row * size + column
-                if not eyes[eye, 5] < np.int64(nearest[at]) % work.unit <= eyes[eye, 6]:
+                if not eyes[eye, 5] < np.int64(nearest[at] & _TRIANGLE) <= eyes[eye, 6]:
                     continue
                 off = math.sqrt((row - at_y) ** 2 + (column - at_x) ** 2)
                 share = min(max(0.5 + (radius - off) * 0.7, 0.0), 1.0) * lamps[k, 4]

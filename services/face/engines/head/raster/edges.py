@@ -8,9 +8,9 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.raster.colours import blended
-from services.face.engines.head.raster.planes import step_of
+from services.face.engines.head.raster.work import STEPS
 
-_HIDES = np.float32(0.03)
+_EDGE_STEPS = np.int64(0.03 * STEPS)
 """Inverse metres: what lies so much nearer than an edge hides it; some centimetres, as a round
 surface falls off steeply at its outline.
 """
@@ -18,7 +18,7 @@ _LEAST = np.uint32(0x01000000)
 """From here on a pixel of `clear` is not all clear."""
 _LANES, _ALL = np.uint32(0x00FF00FF), np.uint32(255 << 24)
 _BYTE, _FULL = np.uint32(8), np.uint32(255)
-_3, _4 = np.uint32(3), np.uint32(4)
+_3, _4, _32 = np.uint32(3), np.uint32(4), np.uint64(32)
 
 
 @inlined()
@@ -34,33 +34,29 @@ def beside(other, its_depth, its_colour, above, near, colour):  # type: ignore[n
 @inner()
 def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
     """Makes the edges of hair as soft as hair's are. Within, it stays as sharp as it is."""
-    clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
-    wide, one, spans = np.uint64(size), np.uint64(1), work.hair
-    steps = np.uint32(-work.unit)
+    clear, depth, pixels, size = work.clear, work.depth, work.pixels, len(work.picture)
+    wide, one = np.uint64(size), np.uint64(1)
     over, own = work.lines[0], work.lines[1]
     begin, end = max(first - 1, 1), min(last + 1, size - 1)
     for i in range(size):
         over[i] = pixels[(begin - 1) * size + i]
     for y in range(begin, end):
-        line, left, right = np.uint64(y * size), size, 0
-        for row in range(y - 1, y + 2):
-            left, right = min(left, spans[row, 0] - 1), max(right, spans[row, 1] + 1)
+        line = np.uint64(y * size)
         for i in range(wide):
             own[i] = pixels[line + i]
-        left, right = max(left, 1), max(left, min(right, size - 1), 1)
-        for i in range(np.uint64(left), np.uint64(right)):
+        for i in range(one, wide - one):
             x = line + i
-            above, near, colour = clear[x], nearest[x] & steps, own[i]
+            above, near, colour = clear[x], depth[x], own[i]
             before, behind, up, under = (
                 clear[x - one],
                 clear[x + one],
                 clear[x - wide],
                 clear[x + wide],
             )
-            a = beside(before, nearest[x - one] & steps, own[i - one], above, near, colour)
-            b = beside(behind, nearest[x + one] & steps, own[i + one], above, near, colour)
-            c = beside(up, nearest[x - wide] & steps, over[i], above, near, colour)
-            d = beside(under, nearest[x + wide] & steps, pixels[x + wide], above, near, colour)
+            a = beside(before, depth[x - one], own[i - one], above, near, colour)
+            b = beside(behind, depth[x + one], own[i + one], above, near, colour)
+            c = beside(up, depth[x - wide], over[i], above, near, colour)
+            d = beside(under, depth[x + wide], pixels[x + wide], above, near, colour)
             red_blue = (colour & _LANES) * _4 + (a & _LANES) + (b & _LANES)
             red_blue = ((red_blue + (c & _LANES) + (d & _LANES)) >> _3) & _LANES
             green = ((colour >> _BYTE) & _FULL) * _4 + ((a >> _BYTE) & _FULL)
@@ -79,8 +75,7 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     triangles is seen and the other is turned away, or is not there.
     """
     screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.picture)
-    nearest, pixels, reach, unit = work.nearest, work.pixels, work.reach, np.uint32(work.unit)
-    hides = np.int64(_HIDES * reach[1])
+    nearest, pixels, steps = work.nearest, work.pixels, np.float32(STEPS)
     for k in range(len(edges)):
         behind = edges[k, 3]
         if facing[edges[k, 2]] == (facing[behind] if behind >= 0 else np.uint8(0)):
@@ -103,22 +98,18 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
             if not 0 <= i < size - 1:
                 continue
             one, step = (y * size + i, 1) if steep else (i * size + y, size)
-            near = np.int64(step_of(aq + (y - ay) * nearer, reach))
-            mix_pair(one, one + step, x - i, (near, hides), unit, nearest, pixels)
+            near = np.int64((aq + (y - ay) * nearer) * steps)
+            mix_pair(one, one + step, x - i, near, nearest, pixels)
 
 
 @inlined()
-def mix_pair(one, two, along, steps, unit, nearest, pixels):  # type: ignore[no-untyped-def]
-    """Mixes neighbours between which an outline passes, `along` of the way from one to two.
-
-    steps: of depth, where the outline is, and from there on to what hides it.
-    """
-    near, hides = steps
-    first, second = np.int64(nearest[one] // unit), np.int64(nearest[two] // unit)
+def mix_pair(one, two, along, near, nearest, pixels):  # type: ignore[no-untyped-def]
+    """Mixes neighbours between which an outline passes, `along` of the way from one to two."""
+    first, second = np.int64(nearest[one] >> _32), np.int64(nearest[two] >> _32)
     is_inner = first >= second
     inner, outer = (one, two) if is_inner else (two, one)
     covered = along - 0.5 if is_inner else 0.5 - along
-    if min(first, second) >= near or max(first, second) - near > hides:
+    if min(first, second) >= near or max(first, second) - near > _EDGE_STEPS:
         return
     # Covered of the outer pixel; where it is less than nothing, the inner one is not all covered.
     to, other = (outer, inner) if covered > 0 else (inner, outer)

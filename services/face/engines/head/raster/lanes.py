@@ -23,39 +23,31 @@ _NUMBER, _KEY = 4, 8
 
 
 def _cut_planes(
-    _typing: Any,
-    planes: Any,
-    keys: Any,
-    key: Any,
-    mask: Any,
-    x: Any,
-    y: Any,
-    most: Any,
-    out: Any,
-    to: Any,
+    _typing: Any, planes: Any, keys: Any, key: Any, x: Any, y: Any, most: Any, out: Any, to: Any
 ) -> Any:
     """What the triangles of `CUT` pixels beside each other have there.
 
-    planes: float32, those of `Work`; keys: uint32, of which the bits of `mask` tell the triangle,
-    from `key` on; x, y: float32, the first pixel; most: (light, shine), int32. Into `out`, uint32
-    [4, any], from `to` on: place within the texels and shine; light; first texel; the one below it.
+    planes: float32, those of `Work`; keys: uint64, whose lower halves tell the triangle, from `key`
+    on; x, y: float32, the first pixel; most: (light, shine), int32. Into `out`, uint32 [4, any],
+    from `to` on: place within the texels and shine; light; first texel; the one below it.
     """
-    number, long, limits = types.float32, types.uint64, _several(types.int32, 2)
-    signature = types.void(planes, keys, long, types.uint32, number, number, limits, out, long)
+    number, long = types.float32, types.uint64
+    limits = types.UniTuple(types.int32, 2)  # type: ignore[no-untyped-call]
+    signature = types.void(planes, keys, long, number, number, limits, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
         seen, own = [], []
         for pixel in range(CUT):
             place = builder.add(given[2], _LONG(pixel))
-            key = builder.load(_place(context_of, given, 1, place, _INT))
-            at = builder.shl(builder.zext(builder.and_(key, given[3]), _LONG), _LONG(4))
+            key = builder.load(_place(context_of, given, 1, place, _LONG))
+            at = builder.shl(builder.and_(key, _LONG(0xFFFFFFFF)), _LONG(4))
             rows = _place(context_of, given, 0, at, ir.VectorType(_FLOAT, 4))
             first, right, down, last = (
                 builder.load(builder.gep(rows, [_INT(row)]), align=_NUMBER) for row in range(4)
             )
-            x = builder.fadd(given[4], ir.Constant(_FLOAT, float(pixel)), _FAST)
-            for step, count in ((right, x), (down, given[5])):
+            x = builder.fadd(given[3], ir.Constant(_FLOAT, float(pixel)), _FAST)
+            for step, count in ((right, x), (down, given[4])):
                 by = _spread(builder, count, 4)
                 first = builder.fadd(first, builder.fmul(step, by, _FAST), _FAST)
             seen.append(builder.fptosi(first, ir.VectorType(_INT, 4)))
@@ -64,7 +56,7 @@ def _cut_planes(
         texel, wide, high, _ = _turned(builder, own)
         u, v = (_cut(builder, it, _last(builder, side)) for it, side in ((u, wide), (v, high)))
         light, shine = (
-            _cut(builder, it, _spread(builder, builder.extract_value(given[6], k), 4))
+            _cut(builder, it, _spread(builder, builder.extract_value(given[5], k), 4))
             for k, it in enumerate((light, shine))
         )
         rows_down = builder.mul(builder.lshr(v, _all(8)), wide)
@@ -73,11 +65,11 @@ def _cut_planes(
         within = builder.or_(within, builder.and_(u, _all(255)))
         within = builder.or_(within, builder.shl(shine, _all(16)))
         four = (within, light, texel, builder.add(texel, wide))
-        array = context.make_array(signature.args[7])(context, builder, given[7])
+        array = context.make_array(signature.args[6])(context, builder, given[6])
         stride = builder.extract_value(array.shape, 1)
         for row, numbers in enumerate(four):
-            at = builder.add(given[8], builder.mul(stride, _LONG(row)))
-            builder.store(numbers, _place(context_of, given, 7, at, numbers.type), align=_NUMBER)
+            at = builder.add(given[7], builder.mul(stride, _LONG(row)))
+            builder.store(numbers, _place(context_of, given, 6, at, numbers.type), align=_NUMBER)
         return context.get_dummy_value()
 
     return signature, generate
@@ -87,46 +79,46 @@ cut_planes: Any = intrinsic(_cut_planes)
 
 
 def _list_nearer(
-    _typing: Any,
-    keys: Any,
-    key: Any,
-    unit: Any,
-    plane: Any,
-    x: Any,
-    ends: Any,
-    place: Any,
-    out: Any,
-    to: Any,
+    _typing: Any, keys: Any, key: Any, plane: Any, x: Any, ends: Any, place: Any, out: Any, to: Any
 ) -> Any:
     """Lists those of `LISTED` pixels that a triangle covers and nothing is before, and tells how
     many they are.
 
-    keys: uint32, whose multiples of `unit` tell what is before, from `key` on; plane: (step of
-    depth where x is 0, what one pixel right adds, the last step), ends: (first, behind the last),
-    x: the first pixel, all float32; place: uint32, what is listed for it. Into `out`, uint32, from
-    `to` on, where `LISTED` numbers are written to.
+    keys: uint64, whose upper halves tell what is before, from `key` on; plane: (depth where x is 0,
+    what one pixel right adds), ends: (first, behind the last), x: the first pixel, all float32;
+    place: uint32, what is listed for it. Into `out`, uint32, from `to` on, where `LISTED` numbers
+    are written to.
     """
-    number, long, whole = types.float32, types.uint64, types.uint32
-    plane, ends = _several(number, 3), _several(number, 2)
-    signature = long(keys, long, whole, plane, number, ends, whole, out, long)
+    number, long = types.float32, types.uint64
+    two = types.UniTuple(number, 2)  # type: ignore[no-untyped-call]
+    signature = types.uint64(keys, long, two, number, two, types.uint32, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
-        numbers = ir.VectorType(_INT, LISTED)
-        before = builder.load(_place(context_of, given, 0, given[1], numbers), align=_NUMBER)
-        steps, within = _covered(builder, given[3], given[4], given[5])
-        key = builder.mul(steps, _spread(builder, given[2], LISTED))
-        # What is before has the number of its triangle beside its step.
-        shows = builder.and_(builder.icmp_unsigned(">", key, before), within)
-        places = ir.Constant(numbers, list(range(LISTED)))
-        places = builder.add(_spread(builder, given[6], LISTED), places)
-        kind = ir.FunctionType(numbers, [numbers, shows.type, numbers])
+        eight = _place(context_of, given, 0, given[1], ir.VectorType(_LONG, LISTED))
+        before = builder.load(eight, align=_KEY)
+        shift = ir.Constant(before.type, [32] * LISTED)
+        before = builder.trunc(builder.lshr(before, shift), ir.VectorType(_INT, LISTED))
+        near, right = (builder.extract_value(given[2], k) for k in range(2))
+        start, stop = (builder.extract_value(given[4], k) for k in range(2))
+        steps = ir.Constant(ir.VectorType(_FLOAT, LISTED), [float(k) for k in range(LISTED)])
+        x = builder.fadd(_spread(builder, given[3], LISTED), steps, _FAST)
+        depth = builder.fmul(_spread(builder, right, LISTED), x, _FAST)
+        depth = builder.fadd(_spread(builder, near, LISTED), depth, _FAST)
+        shows = builder.icmp_signed(">", builder.fptosi(depth, before.type), before)
+        after = builder.fcmp_ordered(">=", x, _spread(builder, start, LISTED))
+        shows = builder.and_(shows, after)
+        within = builder.fcmp_ordered("<", x, _spread(builder, stop, LISTED))
+        shows = builder.and_(shows, within)
+        places = ir.Constant(before.type, list(range(LISTED)))
+        places = builder.add(_spread(builder, given[5], LISTED), places)
+        kind = ir.FunctionType(places.type, [places.type, shows.type, places.type])
         name = f"llvm.experimental.vector.compress.v{LISTED}i32"
         compress = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
             builder.module, kind, name
         )
-        listed = builder.call(compress, [places, shows, ir.Constant(numbers, ir.Undefined)])
-        builder.store(listed, _place(context_of, given, 7, given[8], numbers), align=_NUMBER)
+        listed = builder.call(compress, [places, shows, ir.Constant(places.type, ir.Undefined)])
+        builder.store(listed, _place(context_of, given, 6, given[7], places.type), align=_NUMBER)
         chosen = builder.bitcast(shows, ir.IntType(LISTED))
         return builder.zext(builder.ctpop(chosen), _LONG)
 
@@ -134,124 +126,6 @@ def _list_nearer(
 
 
 list_nearer: Any = intrinsic(_list_nearer)
-
-
-def _show_nearest(
-    _typing: Any, keys: Any, key: Any, unit: Any, own: Any, plane: Any, x: Any, ends: Any
-) -> Any:
-    """Writes those of `LISTED` pixels that a triangle covers and nothing is before.
-
-    keys, key, unit, plane, x, ends: as `_list_nearer` has them; own: uint32, added to what is
-    written.
-    """
-    number, long, whole = types.float32, types.uint64, types.uint32
-    plane, ends = _several(number, 3), _several(number, 2)
-    signature = types.void(keys, long, whole, whole, plane, number, ends)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        context_of = context, builder, signature.args
-        numbers = ir.VectorType(_INT, LISTED)
-        place = _place(context_of, given, 0, given[1], numbers)
-        before = builder.load(place, align=_NUMBER)
-        steps, within = _covered(builder, given[4], given[5], given[6])
-        key = builder.mul(steps, _spread(builder, given[2], LISTED))
-        key = builder.add(key, _spread(builder, given[3], LISTED))
-        shows = builder.and_(builder.icmp_unsigned(">", key, before), within)
-        builder.store(builder.select(shows, key, before), place, align=_NUMBER)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-show_nearest: Any = intrinsic(_show_nearest)
-
-
-def _put_planes(
-    _typing: Any, screen: Any, corners: Any, first: Any, shares: Any, units: Any, out: Any, to: Any
-) -> Any:
-    """Writes what a triangle has in the picture's first pixel, and what is added to it for one
-    pixel right and one down: place in its texture in 256ths of a texel, light in 1024ths, shine.
-
-    screen: float32, that of `Work`; corners: uint64 [3]; first: where the first corner is; shares:
-    of the second corner and the third, y and then x, over the double area; units: of a texture's
-    width and height, all float32. Into `out`, float32, from `to` on.
-    """
-    number, long = types.float32, types.uint64
-    two, four, three = _several(number, 2), _several(number, 4), _several(long, 3)
-    signature = types.void(screen, three, two, four, two, out, long)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        context_of, kind = (context, builder, signature.args), ir.VectorType(_FLOAT, 4)
-
-        def of(which: int, k: int) -> Any:
-            return _spread(builder, builder.extract_value(given[which], k), 4)
-
-        def turned(one: Any, its: Any, other: Any, share: Any) -> Any:
-            left, right = builder.fmul(one, its, _FAST), builder.fmul(other, share, _FAST)
-            return builder.fsub(left, right, _FAST)
-
-        unit = ir.Constant(kind, [1.0, 1.0, 1024.0, 1.0])
-        for k in range(2):
-            unit = builder.insert_element(unit, builder.extract_value(given[4], k), _INT(k))
-        found = []
-        for k in range(3):
-            at = builder.shl(builder.extract_value(given[1], k), _LONG(3))
-            row = _place(context_of, given, 0, builder.add(at, _LONG(4)), kind)
-            found.append(builder.fmul(builder.load(row, align=_NUMBER), unit, _FAST))
-        b, c = (builder.fsub(it, found[0], _FAST) for it in found[1:])
-        right = turned(b, of(3, 1), c, of(3, 0))
-        down = turned(c, of(3, 2), b, of(3, 3))
-        # Texels have their middles half a texel in.
-        base = builder.fsub(found[0], ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), _FAST)
-        for k, step in enumerate((right, down)):
-            base = builder.fsub(base, builder.fmul(step, of(2, k), _FAST), _FAST)
-        row = _place(context_of, given, 5, given[6], kind)
-        for k, numbers in enumerate((base, right, down)):
-            builder.store(numbers, builder.gep(row, [_INT(k)]), align=_NUMBER)
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-put_planes: Any = intrinsic(_put_planes)
-
-
-def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
-    """Has the number `at` of an array brought from memory: it will be wanted soon."""
-    signature = types.void(array, types.uint64)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        (kind, _), byte = signature.args, ir.IntType(8)
-        array = context.make_array(kind)(context, builder, given[0])
-        step = builder.mul(given[1], builder.extract_value(array.strides, 0))
-        place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [step])
-        wanted = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], wanted)
-        builder.call(ask, [place, _INT(0), _INT(3), _INT(1)])
-        return context.get_dummy_value()
-
-    return signature, generate
-
-
-ask_for: Any = intrinsic(_ask_for)
-
-
-def _several(kind: Any, count: int) -> Any:
-    return types.UniTuple(kind, count)  # type: ignore[no-untyped-call]
-
-
-def _covered(builder: Any, plane: Any, x: Any, ends: Any) -> tuple[Any, Any]:
-    """Steps of depth of `LISTED` pixels, and which of them lie within a line of a triangle."""
-    near, right, last = (builder.extract_value(plane, k) for k in range(3))
-    counted = ir.Constant(ir.VectorType(_FLOAT, LISTED), [float(k) for k in range(LISTED)])
-    x = builder.fadd(_spread(builder, x, LISTED), counted, _FAST)
-    depth = builder.fmul(_spread(builder, right, LISTED), x, _FAST)
-    depth = builder.fadd(_spread(builder, near, LISTED), depth, _FAST)
-    steps = builder.fptosi(depth, ir.VectorType(_INT, LISTED))
-    steps = _cut(builder, steps, _spread(builder, builder.fptosi(last, _INT), LISTED))
-    start, stop = (_spread(builder, builder.extract_value(ends, k), LISTED) for k in range(2))
-    after = builder.fcmp_ordered(">=", x, start)
-    return steps, builder.and_(after, builder.fcmp_ordered("<", x, stop))
 
 
 def _place(context_of: Any, given: Any, which: int, at: Any, kind: Any) -> Any:
@@ -283,9 +157,8 @@ def _last(builder: Any, side: Any) -> Any:
 
 def _cut(builder: Any, numbers: Any, most: Any) -> Any:
     """None above `most` and none below zero."""
-    none = ir.Constant(numbers.type, [0] * numbers.type.count)
     numbers = builder.select(builder.icmp_signed("<", most, numbers), most, numbers)
-    return builder.select(builder.icmp_signed("<", numbers, none), none, numbers)
+    return builder.select(builder.icmp_signed("<", numbers, _all(0)), _all(0), numbers)
 
 
 def _turned(builder: Any, rows: Sequence[Any]) -> list[Any]:

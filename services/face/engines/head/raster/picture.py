@@ -25,7 +25,7 @@ from services.face.engines.head.raster import (
 from services.face.engines.head.raster.clear import gather_clear, lay_over, sort_clear
 from services.face.engines.head.raster.colours import colour_pixels, draw_catchlights
 from services.face.engines.head.raster.edges import smooth_edges, soften_hair
-from services.face.engines.head.raster.solid import fill_triangles, wipe
+from services.face.engines.head.raster.solid import fill_triangles
 from services.face.engines.head.raster.vertices import (
     face_triangles,
     place_vertices,
@@ -41,7 +41,6 @@ def _drawing(built_in: int) -> _Draw:
     def draw(weights: NDArray[np.float32], head: Placing, model: Model, work: Work) -> None:
         """Draws one picture. weights: [targets] float32."""
         assert built_in
-        wipe(work)
         shape_vertices(weights, model, work)
         place_vertices(head, model, work)
         face_triangles(model, work)

@@ -7,8 +7,7 @@ import math
 import numpy as np
 
 from services.face.draw.compiling import inlined
-from services.face.engines.head.raster.lanes import put_planes
-from services.face.engines.head.raster.work import FIRST
+from services.face.engines.head.raster.work import STEPS
 
 _NONE = np.float32(0.0)
 MOST_LIGHT, MOST_SHINE = np.float32(4096.0), np.float32(255.0)
@@ -40,59 +39,62 @@ def ends(line, px, py, qx, qy, whole, upper, lower):  # type: ignore[no-untyped-
 
 
 @inlined()
-def all_hidden(px, py, qx, qy, rx, ry, key, size, nearest):  # type: ignore[no-untyped-def]
+def all_hidden(px, py, qx, qy, rx, ry, near, size, nearest):  # type: ignore[no-untyped-def]
     """Whether something is before all corners of a triangle and its middle, which mostly means
-    before all of it. key: its nearest corner's, as `nearest` has it.
+    before all of it. near: inverse depth of its nearest corner.
     """
-    third = np.float32(1 / 3)
-    mx, my = (px + qx + rx) * third, (py + qy + ry) * third
-    # All four are looked up, so that there is one choice and not four.
-    corners = (nearest[pixel_at(px, py, size)] >= key) & (nearest[pixel_at(qx, qy, size)] >= key)
-    others = (nearest[pixel_at(rx, ry, size)] >= key) & (nearest[pixel_at(mx, my, size)] >= key)
-    return corners & others
+    limit, third = np.float32(size - 1), np.float32(1 / 3)
+    step = np.uint64(np.int64(near * np.float32(STEPS))) << np.uint64(32)
+    found = True
+    for k in range(4):
+        if k == 0:
+            x, y = px, py
+        elif k == 1:
+            x, y = qx, qy
+        elif k == 2:
+            x, y = rx, ry
+        else:
+            x, y = (px + qx + rx) * third, (py + qy + ry) * third
+        column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
+        found = found and nearest[int(row) * size + int(column)] >= step
+    return found
 
 
 @inlined()
-def pixel_at(x, y, size):  # type: ignore[no-untyped-def]
-    """The pixel there, or the one of the picture that is next to it."""
-    limit = np.float32(size - 1)
-    column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
-    return np.uint64(np.int32(row) * size + np.int32(column))
-
-
-@inlined()
-def step_of(near, reach):  # type: ignore[no-untyped-def]
-    """The step of depth of an inverse depth."""
-    return (near - reach[0]) * reach[1] + np.float32(FIRST)
-
-
-@inlined()
-def depth_plane(k, screen, triangles, reach):  # type: ignore[no-untyped-def]
-    """Steps of depth of a triangle in the picture's first pixel, and what is added to them for one
+def depth_plane(k, screen, triangles):  # type: ignore[no-untyped-def]
+    """Inverse depth of a triangle in the picture's first pixel, and what is added to it for one
     pixel right and one down.
     """
     a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
     ax, ay, q = screen[a, 0], screen[a, 1], screen[a, 2]
     bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
-    rate, qb, qc = reach[1] / (bx * cy - cx * by), screen[b, 2] - q, screen[c, 2] - q
-    right, down = (qb * cy - qc * by) * rate, (qc * bx - qb * cx) * rate
-    return step_of(q, reach) - right * ax - down * ay, right, down
+    inverse, qb, qc = np.float32(1.0) / (bx * cy - cx * by), screen[b, 2] - q, screen[c, 2] - q
+    right, down = (qb * cy - qc * by) * inverse, (qc * bx - qb * cx) * inverse
+    return q - right * ax - down * ay, right, down
 
 
 @inlined()
 def write_planes(k, model, work):  # type: ignore[no-untyped-def]
     """Writes what of a triangle is to be seen."""
-    triangles, texture_of, textures = model.triangles, model.texture_of, work.textures
-    screen, at = work.screen, np.uint64(16 * (k + 1))
+    source, triangles, texture_of = model.source, model.triangles, model.texture_of
+    screen, planes, textures = work.screen, work.planes, work.textures
     a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
     ax, ay = screen[a, 0], screen[a, 1]
     bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
     inverse = np.float32(1.0) / (bx * cy - cx * by)
     # Each is right * ... + down * ... of two differences: all four go the same way.
-    shares = by * inverse, cy * inverse, bx * inverse, cx * inverse
-    wide, high = np.float32(texture_of[k, 1]), np.float32(texture_of[k, 2])
-    units = np.float32(256.0) * wide, np.float32(256.0) * high
-    corners = np.uint64(a), np.uint64(b), np.uint64(c)
-    put_planes(screen, corners, (ax, ay), shares, units, work.planes, at)
+    ub, uc, vb, vc = by * inverse, cy * inverse, bx * inverse, cx * inverse
+    at = 16 * (k + 1)
+    for part in range(4):
+        if part < 2:
+            unit, half = np.float32(256.0) * np.float32(texture_of[k, 1 + part]), np.float32(128.0)
+            value, to, on = source[a, part], source[b, part], source[c, part]
+        else:
+            unit, half = np.float32(1024.0) if part == 2 else np.float32(1.0), _NONE
+            value, to, on = screen[a, 1 + part], screen[b, 1 + part], screen[c, 1 + part]
+        to, on = unit * (to - value), unit * (on - value)
+        right, down = to * uc - on * ub, on * vb - to * vc
+        planes[at + part] = unit * value - half - right * ax - down * ay
+        planes[at + 4 + part], planes[at + 8 + part] = right, down
     for part in range(3):
-        textures[at + np.uint64(12 + part)] = texture_of[k, part]
+        textures[at + 12 + part] = texture_of[k, part]

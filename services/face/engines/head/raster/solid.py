@@ -6,7 +6,6 @@ import numpy as np
 
 from services.face.draw.compiling import inner
 from services.face.draw.raster import downwards, slope
-from services.face.engines.head.raster.lanes import LISTED, show_nearest
 from services.face.engines.head.raster.planes import (
     corners,
     depth_plane,
@@ -14,29 +13,18 @@ from services.face.engines.head.raster.planes import (
     lines_of,
     write_planes,
 )
-
-
-@inner()
-def wipe(work):  # type: ignore[no-untyped-def]
-    """Takes the picture before away, where it was."""
-    nearest, clear, spans, hair = work.nearest, work.clear, work.spans, work.hair
-    size = len(work.picture)
-    for y in range(size):
-        line = y * size
-        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
-        for pixel in range(np.uint64(line + first), np.uint64(line + max(first, last))):
-            nearest[pixel] = np.uint32(0)
-        first, last = hair[y, 0], hair[y, 1]
-        for pixel in range(np.uint64(line + first), np.uint64(line + max(first, last))):
-            clear[pixel] = np.uint32(0)
-        spans[y, 0], spans[y, 1], hair[y, 0], hair[y, 1] = size, 0, size, 0
+from services.face.engines.head.raster.work import STEPS
 
 
 @inner()
 def fill_triangles(model, work):  # type: ignore[no-untyped-def]
-    """Writes step of depth and number of what is nearest of all that hides what is behind."""
+    """Writes inverse depth and number of what is nearest of all that hides what is behind."""
     screen, triangles, facing, nearest = work.screen, model.triangles, work.facing, work.nearest
-    spans, size, reach, unit = work.spans, len(work.picture), work.reach, np.uint32(work.unit)
+    spans, size, steps = work.spans, len(work.picture), np.float32(STEPS)
+    for pixel in range(np.uint64(len(nearest))):
+        nearest[pixel] = np.uint64(0)
+    for y in range(size):
+        spans[y, 0], spans[y, 1] = size, 0
     for k in range(model.opaque):
         if not facing[k]:
             continue
@@ -48,10 +36,11 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
         if first >= last or left >= behind:
             continue
         write_planes(k, model, work)
-        base, right, down = depth_plane(k, screen, triangles, reach)
+        base, right, down = depth_plane(k, screen, triangles)
         px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
         whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-        number, most = np.uint32(k + 1), reach[2]
+        number, wide = np.uint64(k + 1), np.uint64((behind - left + 7) & ~7)
+        base, right, down = base * steps, right * steps, down * steps
         begun, end = np.float32(left), np.float32(behind - left)
         for y in range(first, last):
             line = np.float32(y)
@@ -59,8 +48,9 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
             start, stop = start - begun, min(stop - begun, end)
             spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
             begin, at = base + right * begun + down * line, np.uint64(y * size + left)
-            for i in range(0, behind - left, LISTED):
-                show_nearest(
-                    nearest, at + np.uint64(i), unit, number, (begin, right, most),
-                    np.float32(i), (start, stop),
-                )  # fmt: skip
+            for i in range(wide):
+                x = np.float32(np.int32(i))
+                step = max(np.int32(begin + right * x), np.int32(0))
+                key = (np.uint64(np.int64(step)) << np.uint64(32)) | number
+                key = key if (x >= start) & (x < stop) else np.uint64(0)
+                nearest[at + i] = max(nearest[at + i], key)

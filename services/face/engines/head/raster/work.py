@@ -11,10 +11,8 @@ from services.face.engines.head.model import Model
 
 ORDERS = 4096
 """Steps of depth in which clear triangles are sorted."""
-FIRST = 1
-"""Step of depth of what is furthest."""
-_FEWEST_BITS = 10
-"""Of a triangle's number: in the others, steps of depth are exact as float32."""
+STEPS = 1 << 22
+"""Steps of inverse depth in one over a metre."""
 LISTED_LINES, HELD = 4, 512
 """So many lines of pixels of one triangle are listed at a time, and so many pixels held, about."""
 LANES = 16
@@ -35,20 +33,14 @@ class Placing(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What every picture overwrites. Pixels are line by line."""
+    """What every picture overwrites: nothing of it is read before. Pixels are line by line."""
 
-    moved: NDArray[np.float32]
-    """[6, N] places in metres, and normals of any length."""
-    placed: NDArray[np.float32]
-    """[5, N] x, y in pixels, inverse depth; and where in a table of light it is lit from: row and
-    column behind the point,
-    """
-    lit: NDArray[np.int32]
-    """[N] and number of the place before it."""
+    places: NDArray[np.float32]
+    """[N, 3] metres."""
+    normals: NDArray[np.float32]
+    """[N, 3] of any length."""
     screen: NDArray[np.float32]
-    """[N, 8] x, y in pixels, inverse depth, nothing; place in the texture (0..1), light, shine
-    (0..255).
-    """
+    """[N, 5] x, y in pixels, inverse depth, light, shine (0..255)."""
     facing: NDArray[np.uint8]
     """[M] 0 turned away, 1 seen from the front, 2 from behind."""
     planes: NDArray[np.float32]
@@ -63,23 +55,17 @@ class Work(NamedTuple):
     """[clear triangles] the nearest first."""
     counts: NDArray[np.int32]
     """[ORDERS + 1] of those in each step of depth."""
-    unit: int
-    """A power of two: triangles have numbers below it, steps of depth are multiples of it."""
-    reach: NDArray[np.float32]
-    """[3] Inverse depth of what is furthest, steps in one over a metre from there on, the last."""
-    nearest: NDArray[np.uint32]
-    """[size * size + LANES] step of depth * `unit` + 1 + triangle; 0: there is none."""
+    nearest: NDArray[np.uint64]
+    """[size * size + LANES] `STEPS` of inverse depth << 32 | 1 + triangle; 0: there is none."""
+    depth: NDArray[np.int32]
+    """[size * size] `STEPS` of inverse depth, in lines with hair."""
     spans: NDArray[np.int32]
-    """[size, 2] first pixel of each line that shows what is opaque, and the one behind the last."""
-    hair: NDArray[np.int32]
-    """[size, 2] the same of what is clear. `nearest` and `clear` are 0 beside those of the picture
-    before: that alone is read of it.
-    """
+    """[size, 2] first pixel of each line that shows a triangle, and the one behind the last."""
     clear: NDArray[np.uint32]
     """[size * size] what can be seen through: bytes R, G, B, A, colours times alpha."""
     listed: NDArray[np.uint32]
     """[some] column | row << 16 of pixels that a clear triangle covers,"""
-    keys: NDArray[np.uint32]
+    keys: NDArray[np.uint64]
     """[some] what they are to be in `nearest`,"""
     texels: NDArray[np.int32]
     """[some] and where they are in its texture."""
@@ -91,7 +77,7 @@ class Work(NamedTuple):
     """[some] Which of them are neither solid nor quite clear."""
     held: NDArray[np.uint32]
     """[some] Pixels of clear triangles that are yet to be laid over each other,"""
-    held_keys: NDArray[np.uint32]
+    held_keys: NDArray[np.uint64]
     """[some] what they are to be in `nearest`,"""
     colours: NDArray[np.uint32]
     """[some] and their colours."""
@@ -113,15 +99,14 @@ class Work(NamedTuple):
     def triangles(self) -> NDArray[np.int64]:
         """[size, size] the triangle that each pixel shows; -1: none."""
         size = len(self.picture)
-        shown = self.nearest[: size * size] % np.uint32(self.unit)
+        shown = self.nearest[: size * size] & np.uint64(0xFFFFFFFF)
         return np.asarray(shown.astype(np.int64).reshape(size, size) - 1)
 
     def depths(self) -> NDArray[np.float32]:
         """[size, size] inverse metres; 0: nothing is there."""
         size = len(self.picture)
-        steps = (self.nearest[: size * size] // np.uint32(self.unit)).reshape(size, size)
-        furthest, rate, _ = self.reach
-        return np.where(steps > 0, furthest + (steps - FIRST) / rate, 0).astype(np.float32)
+        steps = (self.nearest[: size * size] >> np.uint64(32)).astype(np.float32)
+        return np.asarray(steps.reshape(size, size) / np.float32(STEPS))
 
 
 def new_work(model: Model) -> Work:
@@ -131,29 +116,26 @@ def new_work(model: Model) -> Work:
     pixels, fours = np.empty(size * size, np.uint32), np.empty((2, some), np.uint64)
     planes = _aligned(16 * (triangles + 1))
     return Work(
-        moved=np.empty((6, vertices), np.float32),
-        placed=np.empty((5, vertices), np.float32),
-        lit=np.empty(vertices, np.int32),
-        screen=_aligned(8 * vertices).reshape(vertices, 8),
+        places=np.empty((vertices, 3), np.float32),
+        normals=np.empty((vertices, 3), np.float32),
+        screen=np.empty((vertices, 5), np.float32),
         facing=np.empty(triangles, np.uint8),
         planes=planes,
         textures=planes.view(np.int32),
         order=np.empty(triangles, np.int32),
         counts=np.empty(ORDERS + 1, np.int32),
-        unit=1 << max(triangles.bit_length(), _FEWEST_BITS),
-        reach=np.zeros(3, np.float32),
-        nearest=np.zeros(size * size + LANES, np.uint32),
-        spans=np.zeros((size, 2), np.int32),
-        hair=np.zeros((size, 2), np.int32),
-        clear=np.zeros(size * size, np.uint32),
+        nearest=np.zeros(size * size + LANES, np.uint64),
+        depth=np.empty(size * size, np.int32),
+        spans=np.empty((size, 2), np.int32),
+        clear=np.empty(size * size, np.uint32),
         listed=np.zeros(some, np.uint32),
-        keys=np.zeros(some, np.uint32),
+        keys=np.zeros(some, np.uint64),
         texels=np.zeros(some, np.int32),
         within=np.zeros(some, np.uint32),
         lights=np.zeros(some, np.uint32),
         chosen=np.zeros(some, np.int32),
         held=np.zeros(some, np.uint32),
-        held_keys=np.zeros(some, np.uint32),
+        held_keys=np.zeros(some, np.uint64),
         colours=np.zeros(some, np.uint32),
         looks=np.zeros((4, some), np.uint32),
         fours=fours,
