@@ -1,5 +1,5 @@
-"""Asks a Prometheus every panel's query and every rule's expression, and tells which have no data
-and why.
+"""Asks a Prometheus every panel's query, every rule's expression and what KEDA scales by, and tells
+which have no data and why.
 
     python -m deploy.monitoring.check_panels
     python -m deploy.monitoring.check_panels --pictures docs
@@ -31,6 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import yaml
 from rich.console import Console
 
 from deploy.monitoring.catalogue import series_in
@@ -89,7 +90,9 @@ _ABSENT = {
 }
 _THRESHOLD = re.compile(r"(?<![=!<>~])(?:==|>=|<=|>|<)\s*-?[\d.]+")
 _MULTIPLE = re.compile(r">(?=\s*[\d.]+\s*\*)")  # of something else that is measured
-_RULES = "rules"
+_RULES, _SCALING = "rules", "scaling"
+_MANIFESTS = Path(__file__).parents[1] / "kubernetes" / "base"
+_OF_NAMESPACE = 'namespace="'
 # One session less than are wanted, so that somebody always waits in line, and who does not is
 # refused; and slots beyond them, which those who want no session find free.
 _GATEWAYS, _SESSIONS_OF_ONE, _SPARE_SLOTS = 2, 3, 2
@@ -150,6 +153,16 @@ def targets() -> Iterator[Asked]:
                 yield Asked(name, panel["title"], target["legendFormat"], target["expr"])
 
 
+def scaling() -> Iterator[Asked]:
+    """Each query of KEDA's in the Kubernetes manifests."""
+    for file in sorted(_MANIFESTS.glob("*.yaml")):
+        for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")):
+            if manifest["kind"] == "ScaledObject":
+                for trigger in manifest["spec"]["triggers"]:
+                    what = trigger.get("name", trigger["type"])
+                    yield Asked(_SCALING, file.stem, what, trigger["metadata"]["query"])
+
+
 async def rules(prometheus: Prometheus) -> list[Asked]:
     """Each rule that the server knows. Of an alert, what it measures: its thresholds are left out,
     since a healthy stack breaks none. Raises VisavisError where the server cannot evaluate one."""
@@ -171,13 +184,13 @@ def measured(alert: str) -> str:
 
 
 async def ask(prometheus: Prometheus, window: str) -> list[Found]:
-    """Every query of every panel, and every rule.
+    """Every query of every panel and of KEDA's, and every rule.
 
     Raises httpx.HTTPError where there is no Prometheus, VisavisError where a rule cannot be
     evaluated.
     """
     found = []
-    for asked in (*targets(), *await rules(prometheus)):
+    for asked in (*targets(), *scaling(), *await rules(prometheus)):
         why = ""
         try:
             values = await prometheus.values(asked.expression.replace("$__rate_interval", window))
@@ -197,6 +210,8 @@ async def _why(prometheus: Prometheus, expression: str, window: str) -> str:
         if not await prometheus.values(f"count({name})"):
             known = [why for start, why in _ABSENT.items() if name.startswith(start)]
             return known[0] if known else f"? there is no {name}"
+    if _OF_NAMESPACE in expression and not await prometheus.values("count({namespace!=''})"):
+        return "no namespace is told here: in Kubernetes the Prometheus operator puts it on"
     if "offset" in expression:
         return "judged once Prometheus has watched for twice the short window"
     if all(name.startswith("visavis:") for name in names):

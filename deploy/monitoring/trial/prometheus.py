@@ -18,6 +18,8 @@ from deploy.monitoring.trial.scaled import RULES, scaled_duration, scaled_rules
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack.nats_server import free_port
 
+_NAMESPACE = "visavis"
+"""That of deploy/kubernetes."""
 _CONFIGURATION = Path(__file__).parents[1] / "prometheus.yml"
 _READY_TIMEOUT_S = 20.0
 _POLL_S = 0.1
@@ -96,6 +98,9 @@ def configuration(gateway_url: str, port: int, rules: str, time_scale: float) ->
     told = yaml.safe_load(_CONFIGURATION.read_text(encoding="utf-8"))
     told["rule_files"] = [rules]
     jobs = {job["job_name"]: job for job in told["scrape_configs"]}
+    # As the Prometheus operator does, for what scales by the series of its own namespace alone.
+    namespace = {"target_label": "namespace", "replacement": _NAMESPACE}
+    jobs["visavis"].setdefault("relabel_configs", []).append(namespace)
     found = jobs["visavis"]["http_sd_configs"][0]
     found["url"] = f"{gateway_url}/v1/metrics-targets"
     jobs["prometheus"]["static_configs"][0]["targets"] = [f"127.0.0.1:{port}"]

@@ -120,11 +120,12 @@ def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> 
 def first_p95_s(now: Measured, promise: Promise, machine: Machine, more: int = 0) -> float:
     """P95 of a first unit's latency, before any correction.
 
-    What it takes where nothing is in its way, and the wait for a lane (P95 of an M/M/1 queue, all
-    lanes taken for one that is as quick), stretched by what the machine is asked for.
+    What it takes where nothing is in its way, and the wait for a lane that others are at work on
+    (P95 of an M/M/1 queue, all lanes taken for one that is as quick), stretched by what the machine
+    is asked for.
     """
     stretch = machine.stretch(more)
-    busy = busy_share(now, promise, stretch, more)
+    busy = busy_share(now, promise, stretch, more - 1)
     wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes)
     # Two that do not depend on each other seldom come at their worst together.
     return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
