@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gateway.api.choices import DrawnBy
 from gateway.stages.registry import SERVICES, ReplicaState
-from visavis.serving.admission.prediction import ANSWER_FACTOR, answer_load
+from visavis.serving.admission.prediction import ANSWER_FACTOR, share_of_allowed
 from visavis.serving.errors import AtCapacityError
 
 _ANSWERING = ("asr", "llm", "tts")
@@ -64,14 +64,14 @@ def shortage(
             why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")
             slots = f"no free slot on any of its {len(known)} replicas"
             return Shortage(service, why or slots, bool(why))
-    load = load_of_answers(replicas) if "llm" in services else 0.0
+    load = answer_load(replicas) if "llm" in services else 0.0
     if load <= 1.0:
         return None
     why = f"answers would begin {load * ANSWER_FACTOR:.1f} times as late as a lone visitor's (P95)"
     return Shortage("answer", f"{why}, {ANSWER_FACTOR:g} times are allowed")
 
 
-def load_of_answers(replicas: Callable[[str], Iterable[ReplicaState]]) -> float:
+def answer_load(replicas: Callable[[str], Iterable[ReplicaState]]) -> float:
     """What asr, llm and tts would take together with one session more, of what is allowed.
 
     0 where nobody is there, or nothing is told.
@@ -81,7 +81,7 @@ def load_of_answers(replicas: Callable[[str], Iterable[ReplicaState]]) -> float:
     alone_s = sum(capacity.alone_p95_s for capacity in best)
     if not alone_s or not any(capacity.sessions for capacity in best):
         return 0.0
-    return answer_load(alone_s, sum(capacity.predicted_p95_s for capacity in best))
+    return share_of_allowed(alone_s, sum(capacity.predicted_p95_s for capacity in best))
 
 
 def _taking(states: Iterable[ReplicaState]) -> list[ReplicaState]:

@@ -12,7 +12,7 @@ from gateway import metrics
 from gateway.session.session import Session
 from gateway.session.sessions import ENDING, Sessions
 from gateway.stages.registry import Registry
-from gateway.stages.room import NoRoomError, Shortage, load_of_answers, shortage
+from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.waiting.departures import Departures
@@ -228,7 +228,7 @@ class Entrance:
     async def _enter(self, wish: Wish) -> Session:
         if self._sessions.draining:
             raise DrainingError(ENDING)
-        if load_of_answers(self._registry.replicas) < _TIGHT:
+        if answer_load(self._registry.replicas) < _TIGHT:
             return await self._create(wish)
         async with self._in_turn:
             # What the last one asks has to be in what replicas tell before another is weighed.

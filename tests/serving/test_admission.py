@@ -25,9 +25,9 @@ from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.admission.prediction import (
     Machine,
     Promise,
-    answer_load,
     predict,
     room,
+    share_of_allowed,
     stretch_of,
 )
 from visavis.serving.admission.probes import Usage, free_memory_bytes, usage
@@ -365,7 +365,7 @@ class Weighed(Meters):
         told = {n: stage.capacity() for n, stage in self.stages.items() if n != "gateway"}
         answer = [told[name] for name in ("asr", "llm", "tts")]
         predicted_s = sum(capacity.predicted_p95_s for capacity in answer)
-        load = answer_load(sum(capacity.alone_p95_s for capacity in answer), predicted_s)
+        load = share_of_allowed(sum(capacity.alone_p95_s for capacity in answer), predicted_s)
         idle = not any(capacity.sessions for capacity in told.values())
         return idle or (load <= 1.0 and not any(capacity.refusal for capacity in told.values()))
 

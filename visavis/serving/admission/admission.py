@@ -131,9 +131,10 @@ class Admission:
         # No more than threads here did wait for a core, and no more than a crowd would explain: one
         # visitor's own stages wait for each other, too.
         waited = 1.0 / (1.0 - self._run_queue_share())
-        self.meter.stretch = min(waited, machine.stretch())
+        stretch = machine.stretch()
+        self.meter.stretch = min(waited, stretch)
         if self._promise is not None and not self._promise.pace_hz:
-            self.meter.promised_s = first_p95_s(now, self._promise, machine)
+            self.meter.promised_s = first_p95_s(now, self._promise, now.sessions, stretch)
 
     # What it says
 

@@ -42,10 +42,6 @@ class Machine:
     duty: float = DUTY
     """Share of the time in which a session is at work."""
 
-    def with_one(self) -> Machine:
-        """The same with a lone visitor, and nobody's work else: his own stages share its cores."""
-        return replace(self, sessions=1.0, foreign=0.0)
-
     def stretch(self, more: int = 0) -> float:
         """How much longer work takes with so many more sessions than on an idle machine.
 
@@ -58,6 +54,10 @@ class Machine:
         points = ((0.0, 2 / 3), (-math.sqrt(3.0), 1 / 6), (math.sqrt(3.0), 1 / 6))
         cores = self.cores
         return sum(w * stretch_of((mean + x * sigma) / cores, cores) for x, w in points)
+
+    def lone_stretch(self) -> float:
+        """The same with a lone visitor, and nobody's work else: his own stages share its cores."""
+        return replace(self, sessions=1.0, foreign=0.0).stretch()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +93,18 @@ def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) ->
     """The stage with `more` sessions than now."""
     if promise.pace_hz:
         return _predict_lanes(now, promise, machine, more)
-    latency_s = first_p95_s(now, promise, machine, more) * now.correction
+    sessions, stretch = now.sessions + more, machine.stretch(more)
+    latency_s = first_p95_s(now, promise, sessions, stretch) * now.correction
     # On a machine that is slower than the budget was made for, the first visitors count as well.
-    alone_s = first_p95_s(replace(now, sessions=1), promise, machine.with_one())
+    alone_s = first_p95_s(now, promise, 1, machine.lone_stretch())
     budget_s = max(promise.budget_s, STAGE_FACTOR * alone_s, alone_s + STAGE_EXTRA_S)
     load = latency_s / budget_s
     why = f"the first of an answer after {latency_s:.2f} s (P95), {budget_s:.2f} s are allowed"
-    if load <= (busy := busy_share(now, promise, machine.stretch(more), more) / LANES_SHARE):
+    busy = busy_share(now, promise, sessions, stretch)
+    if load <= busy / LANES_SHARE:
         # Even where a lone visitor is too many by himself.
-        load = busy
-        why = f"lanes at work {busy * LANES_SHARE:.0%} of the time, {LANES_SHARE:.0%} are allowed"
+        load = busy / LANES_SHARE
+        why = f"lanes at work {busy:.0%} of the time, {LANES_SHARE:.0%} are allowed"
     return Prediction(load, why, latency_s, alone_s)
 
 
@@ -117,23 +119,21 @@ def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> 
     return min(free_slots, _MOST_ROOM)
 
 
-def first_p95_s(now: Measured, promise: Promise, machine: Machine, more: int = 0) -> float:
-    """P95 of a first unit's latency, before any correction.
+def first_p95_s(now: Measured, promise: Promise, sessions: int, stretch: float) -> float:
+    """P95 of a first unit's latency with so many sessions, before any correction.
 
     What it takes where nothing is in its way, and the wait for a lane that others are at work on
     (P95 of an M/M/1 queue, all lanes taken for one that is as quick), stretched by what the machine
     is asked for.
     """
-    stretch = machine.stretch(more)
-    busy = busy_share(now, promise, stretch, more - 1)
+    busy = busy_share(now, promise, sessions - 1, stretch)
     wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes)
     # Two that do not depend on each other seldom come at their worst together.
     return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
 
 
-def busy_share(now: Measured, promise: Promise, stretch: float, more: int = 0) -> float:
+def busy_share(now: Measured, promise: Promise, sessions: int, stretch: float) -> float:
     """Share of the time in which a stage's lanes are at work, of units that come as they do."""
-    sessions = now.sessions + more
     return sessions * now.units_per_s * now.unit_cost_s * stretch / promise.lanes
 
 
@@ -164,7 +164,7 @@ def _predict_lanes(now: Measured, promise: Promise, machine: Machine, more: int)
     return Prediction(need / allowed, why)
 
 
-def answer_load(alone_s: float, predicted_s: float) -> float:
+def share_of_allowed(alone_s: float, predicted_s: float) -> float:
     """Of what the whole from a question to its answer may take, what it is predicted to take.
 
     Both: P95s of all the stages in between, together, seconds.
