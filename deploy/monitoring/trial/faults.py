@@ -44,7 +44,8 @@ from deploy.monitoring.trial.injected import (
     slowed_down,
 )
 from deploy.monitoring.trial.prometheus import NOTICED_S, Prometheus, own_prometheus
-from visavis.tools.bench.figures.processes import MachineTime, share_of_others
+from visavis.serving.admission.probes import MachineTime
+from visavis.tools.bench.figures.processes import share_of_others
 from visavis.tools.bench.load.guest import clips_of
 from visavis.tools.stack.supervisor import Stack
 

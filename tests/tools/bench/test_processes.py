@@ -8,8 +8,8 @@ import sys
 import psutil
 import pytest
 
+from visavis.serving.admission.probes import MachineTime
 from visavis.tools.bench.figures.processes import (
-    MachineTime,
     Processes,
     find_processes,
     share_of_others,

@@ -6,13 +6,11 @@ import os
 import resource
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
+import psutil
 
 _TASKS = "/proc/self/task"
-_STAT = "/proc/stat"
-_IDLE = slice(3, 5)
-"""Of the times in `_STAT`: idle, and waiting for a disk."""
-_TIMES = 8
-"""So many times are told before those of guests, which are in the first two as well."""
 _MEMORY = Path("/proc/meminfo")
 _STATM = Path("/proc/self/statm")
 _CGROUP = Path("/sys/fs/cgroup")
@@ -31,6 +29,22 @@ class Usage:
     machine on the same hardware (steal), all cores together; 0 where the kernel does not tell."""
 
 
+@dataclass(frozen=True, slots=True)
+class MachineTime:
+    """CPU seconds of the whole machine since it started: what worked, and all there was."""
+
+    busy_s: float
+    total_s: float
+
+    @classmethod
+    def now(cls) -> Self:
+        times = psutil.cpu_times()
+        idle = times.idle + getattr(times, "iowait", 0.0)
+        # Linux counts a guest's time in user time too.
+        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+        return cls(total - idle, total)
+
+
 def usage() -> Usage:
     """Now. Threads that have ended count no more in `waited_s`."""
     used = resource.getrusage(resource.RUSAGE_SELF)
@@ -45,10 +59,9 @@ def usage() -> Usage:
 
 def _machine_s() -> float:
     try:
-        times = [int(ticks) for ticks in _read(_STAT).split(b"\n", 1)[0].split()[1 : 1 + _TIMES]]
-    except (OSError, ValueError, IndexError):
+        return MachineTime.now().busy_s
+    except (OSError, psutil.Error):
         return 0.0
-    return (sum(times) - sum(times[_IDLE])) / os.sysconf("SC_CLK_TCK")
 
 
 def _read(path: str) -> bytes:

@@ -12,6 +12,7 @@ import psutil
 import typer
 
 from visavis.client import GatewayClient
+from visavis.serving.admission.probes import MachineTime
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -29,7 +30,6 @@ from visavis.tools.bench.figures.counters import Scraper, rise
 from visavis.tools.bench.figures.headline import groups_of, headline, standing
 from visavis.tools.bench.figures.hidden import rows_of_parts
 from visavis.tools.bench.figures.processes import (
-    MachineTime,
     Processes,
     find_processes,
     share_of_others,

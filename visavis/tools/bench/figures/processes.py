@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Self
 from urllib.parse import urlsplit
 
 import psutil
+
+from visavis.serving.admission.probes import MachineTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,22 +17,6 @@ class Usage:
 
     cpu_s: float
     memory_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class MachineTime:
-    """CPU seconds of the whole machine since it started: what worked, and all there was."""
-
-    busy_s: float
-    total_s: float
-
-    @classmethod
-    def now(cls) -> Self:
-        times = psutil.cpu_times()
-        idle = times.idle + getattr(times, "iowait", 0.0)
-        # Linux counts a guest's time in user time too.
-        total = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-        return cls(total - idle, total)
 
 
 def share_of_others(before: MachineTime, after: MachineTime, ours_s: float) -> float:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visavis.client import GatewayClient
+from visavis.serving.admission.probes import MachineTime
 from visavis.tools.bench.figures.counters import Scraper, rise
-from visavis.tools.bench.figures.processes import MachineTime, Processes, share_of_others
+from visavis.tools.bench.figures.processes import Processes, share_of_others
 from visavis.tools.bench.load.client import Orders
 from visavis.tools.bench.load.fleet import PROGRAM, ClientProcess, clients
 from visavis.tools.bench.load.results import (
