@@ -3,7 +3,7 @@
  * these names. It turns from the neck up, so that what it wears stays where it is.
  */
 import {
-  Euler, Group, MathUtils, Matrix3, Matrix4, Quaternion, Texture, Vector3,
+  CustomBlending, Euler, Group, MathUtils, Matrix3, Matrix4, OneFactor, Quaternion, Texture, Vector3, ZeroFactor,
 } from "../vendor/three/three.module.min.js";
 import { GLTFLoader } from "../vendor/three/GLTFLoader.js";
 import { portraitSide } from "./framing.js";
@@ -22,6 +22,17 @@ const MATT = 0.9;
 
 /** The file cannot be used; its message is for the visitor, a key of words.js. */
 export class UnfitFile extends Error {}
+
+/**
+ * Strands cover a share of each pixel at their edges. The canvas can be seen through: where their
+ * alpha replaced what is there already, what stands behind the page's head would shine through it.
+ */
+function endSoftly(material) {
+  material.alphaToCoverage = true;
+  material.blending = CustomBlending;
+  material.blendSrc = material.blendSrcAlpha = material.blendDstAlpha = OneFactor;
+  material.blendDst = ZeroFactor;
+}
 
 /** @param {ArrayBuffer} bytes of a glTF 2.0 binary; @returns its JSON. Throws UnfitFile. */
 export function described(bytes) {
@@ -188,7 +199,7 @@ export class ArkitHead {
     for (const material of [mesh.material].flat()) {
       // Hair hides what is behind it; lashes do not.
       if (material.transparent) material.depthWrite = /hair/i.test(material.name);
-      material.alphaToCoverage = material.alphaTest > 0; // strands end softly
+      if (material.alphaTest > 0) endSoftly(material);
       // A single highlight on flat ribbons looks like a helmet.
       if (/hair|brow|lash/i.test(material.name)) material.roughness = Math.max(MATT, material.roughness ?? 1);
       if (!mesh.isSkinnedMesh) bend(material, this.#turn);
