@@ -21,6 +21,7 @@ from rich.table import Table
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.benchmark import Benchmark, Json
+from visavis.tools.bench.figures.report import machine_kind
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.plain_service import plain_service
@@ -244,7 +245,8 @@ def face(
     for count in sessions or [1]:
         with bench.console.status(f"measuring {count}"):
             costs[count] = asyncio.run(run(count))
-    bench.console.print(_table(costs, f"{avatar or 'The default avatar'}, {size} x {size}"))
+    whose = f"{avatar or 'The default avatar'}, {size} x {size}; {machine_kind()}"
+    bench.console.print(_table(costs, whose))
     settings = {"seconds": seconds, "codec": codec, "avatar": avatar, "size": size}
     bench.write_json([], counts=_counts(costs), turns=[], settings=settings)
 

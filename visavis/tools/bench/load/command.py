@@ -23,7 +23,7 @@ from visavis.tools.bench.benchmark import (
     Url,
 )
 from visavis.tools.bench.figures.processes import find_named_processes
-from visavis.tools.bench.figures.report import models_of, report
+from visavis.tools.bench.figures.report import machine_kind, models_of, report
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.load.guest import clips_of
 from visavis.tools.bench.load.knee import (
@@ -399,6 +399,7 @@ def _print(bench: Benchmark, outcome: _Outcome, *, together: bool) -> None:
             console.print(Text(f"  {fault}", "red"))
     for note in outcome.notes:
         console.print(Text(f"Note: {note}", "yellow"))
+    console.print(Text(f"Machine: {machine_kind()}"))
     console.print(Text(knee_sentence(outcome.knee), "bold"))
 
 
