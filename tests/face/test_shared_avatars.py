@@ -12,7 +12,8 @@ import grpc
 import pytest
 
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
-from tests.face.test_servicer_studio import Stub, creation, serving
+from tests.face.serving import creation
+from tests.face.test_servicer_studio import Stub, serving
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2

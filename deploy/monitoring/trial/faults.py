@@ -79,7 +79,7 @@ class Fault:
     """And none but these: what comes with it where it happens to hit more."""
     thinking: bool = False
     """The language model is asked."""
-    replicas: Mapping[str, int] = field(default_factory=dict)
+    replicas: dict[str, int] = field(default_factory=dict)
     """How many processes of a service there are, where not one."""
     stretch: float = 1.0
     """How much less its windows are shortened than those of others."""
