@@ -243,6 +243,12 @@ dropped_pictures = Counter(
 stage_attach = Counter(
     "gateway_stage_attach_total", "Leases on a stage, by result.", ["stage", "result"]
 )
+processes_met = Counter(
+    "gateway_processes_met_total",
+    "Processes that were found for the first time, without those that were there before this "
+    "gateway.",
+    ["process"],
+)
 answer_cache_lookups = Counter(
     "gateway_answer_cache_lookups_total",
     "Questions looked up: exact, normalised and learned are hits, miss goes to the language model.",
@@ -335,6 +341,8 @@ def _begin_at_zero() -> None:
         session_refusals.labels(status, reason)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):
         refused.labels(service)
+    for process in ("asr", "llm", "tts", "face", "gateway"):
+        processes_met.labels(process)
     for protocol in ("rtmp", "whip"):
         broadcasts_lost.labels(protocol)
         for how in ("stopped", "refused", "given_up"):

@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from gateway import metrics
 from visavis.serving.admission.admission import Capacity
 from visavis.serving.authentication.access import OPEN, Access
 from visavis.serving.authentication.channel import ServiceChannel
@@ -41,6 +42,8 @@ BUS_TIMEOUT_S = 1.0
 KEEP_UNUSED_S = 10.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
+# Instances: more than a fleet has at once, with some hours of one that dies again and again.
+_REMEMBERED = 4096
 
 _STUBS: Mapping[str, Callable[[ServiceChannel], Any]] = {
     "asr": asr_pb2_grpc.SpeechRecognitionStub,
@@ -101,6 +104,8 @@ class Registry:
         self._channels: dict[str, ServiceChannel] = {}
         self._unused_since_s: dict[str, float] = {}
         """Channels by address, to replicas that are not known any more."""
+        self._met: dict[str, None] = {}
+        """Instances that were found, those that were last found at the end."""
         self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
         self._looks = 0
@@ -266,6 +271,7 @@ class Registry:
                 self._bus_answers = False
                 log.warning("registry: %s", error)
                 return
+            self._meet(everybody)
             self.gateways = [replica for replica in everybody if replica.http_address]
             found = {r.instance: r for r in everybody if r.service in _STUBS}
             # A replica too busy to be found in time, or behind a bus that is restarting, is
@@ -278,6 +284,19 @@ class Registry:
                 if state.healthy or state.replica.instance in found
             }
         await self._close_unused()
+
+    def _meet(self, found: Sequence[Replica]) -> None:
+        """Count those that are new. One that was away for a while is the same process, and those
+        of the first look were there before us.
+        """
+        first = not self._met
+        for replica in found:
+            if replica.instance not in self._met and not first:
+                metrics.processes_met.labels(replica.service).inc()
+            self._met.pop(replica.instance, None)
+            self._met[replica.instance] = None
+        for instance in list(self._met)[:-_REMEMBERED]:
+            del self._met[instance]
 
     def _missing(self, services: Sequence[str]) -> dict[str, str]:
         if not self._bus.connected:

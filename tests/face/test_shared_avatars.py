@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import secrets
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 
-from tests.face.portraits import DEFAULT_FOLDER
+from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
+from tests.face.serving import creation
 from tests.face.test_servicer_studio import Stub, serving
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
@@ -54,6 +55,15 @@ async def keeping_bus(keeping: NatsServer, operator: Bus) -> AsyncIterator[Bus]:
 
 def made(folder: Path, name: str) -> None:
     shutil.copytree(DEFAULT_FOLDER, folder / name)
+
+
+async def lose_disk(server: NatsServer, *connected: Bus) -> None:
+    """It begins anew, with nothing."""
+    await asyncio.to_thread(server.stop)
+    assert server.process.storage is not None
+    shutil.rmtree(server.process.storage)
+    await asyncio.to_thread(server.start)
+    await until(lambda: all(bus.connected for bus in connected))
 
 
 async def names(stub: Stub) -> list[str]:
@@ -132,11 +142,7 @@ async def test_a_bus_that_lost_its_disk_has_them_again_from_any_replica(
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     made(ours, "ann")
     async with serving(ours, bus=keeping_bus) as one, serving(theirs, bus=keeping_bus) as other:
-        await asyncio.to_thread(keeping.stop)
-        assert keeping.process.storage is not None
-        shutil.rmtree(keeping.process.storage)
-        await asyncio.to_thread(keeping.start)
-        await until(lambda: keeping_bus.connected and operator.connected)
+        await lose_disk(keeping, keeping_bus, operator)
         assert await names(one) == ["default", "ann"], "until there are buckets, too"
         made(theirs, "bob")
         await make_buckets(operator, BUCKETS)
@@ -145,6 +151,38 @@ async def test_a_bus_that_lost_its_disk_has_them_again_from_any_replica(
         assert await names(one) == ["default", "ann", "bob"]
     async with serving(tmp_path / "new", bus=keeping_bus) as new:
         assert await names(new) == ["default", "ann", "bob"]
+
+
+@pytest.mark.parametrize("first", ["who deleted it", "who was away"])
+async def test_what_was_deleted_stays_so_though_the_bus_has_forgotten_it(
+    first: str,
+    tmp_path: Path,
+    keeping: NatsServer,
+    operator: Bus,
+    keeping_bus: Bus,
+    bundle: Callable[[str], Path],
+) -> None:
+    bundle("face-landmarks")
+    ours, theirs, photo = tmp_path / "ours", tmp_path / "theirs", encoded(portrait())
+    async with serving(ours, bus=keeping_bus) as one:
+        await one.CreateAvatar(creation("ann", photo))
+        await one.CreateAvatar(creation("bob", photo))
+        async with serving(theirs, bus=keeping_bus) as other:
+            assert await names(other) == ["default", "ann", "bob"]
+        await one.RenameAvatar(face_pb2.RenameAvatarRequest(name="bob", new_name="eve"))
+        await one.RenameAvatar(face_pb2.RenameAvatarRequest(name="eve", new_name="bob"))
+        await one.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="ann"))
+        await lose_disk(keeping, keeping_bus, operator)
+        await make_buckets(operator, BUCKETS)
+        if first == "who deleted it":
+            assert await names(one) == ["default", "bob"]
+        async with serving(theirs, bus=keeping_bus) as other:
+            await names(other)  # comes first, and can know of nothing
+            assert await names(one) == ["default", "bob"]
+            assert await names(other) == ["default", "bob"]
+            assert not list(theirs.glob("*ann*"))
+            await other.CreateAvatar(creation("ann", photo))
+            assert await names(one) == ["default", "ann", "bob"], "another one of that name"
 
 
 async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
+from collections.abc import Iterable
 from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
@@ -59,6 +63,38 @@ async def test_open_metrics_name_the_turn_behind_a_sample(
         assert {"session": session, "turn": str(turn)} in [e.labels for e in found], name
     queue = {s.labels["stage"] for s in families["turn_span_seconds"].samples}
     assert {"llm", "tts", "playout"} <= queue
+
+
+class Slow(Collector):
+    """Metrics that take until somebody else was answered, or two seconds."""
+
+    def __init__(self) -> None:
+        self.begun, self.answered = threading.Event(), threading.Event()
+        self.in_time = False
+
+    def collect(self) -> Iterable[Metric]:
+        self.begun.set()
+        self.in_time = self.answered.wait(2.0)
+        return ()
+
+
+async def test_who_reads_metrics_holds_nobody_up(
+    client: GatewayClient, http: httpx.AsyncClient
+) -> None:
+    slow = Slow()
+    slow.answered.set()
+    REGISTRY.register(slow)
+    slow.begun.clear()
+    slow.answered.clear()
+    try:
+        reading = asyncio.create_task(http.get("/metrics"))
+        assert await asyncio.to_thread(slow.begun.wait, 5.0)
+        assert (await http.get("/livez")).is_success
+        slow.answered.set()
+        assert (await reading).is_success
+    finally:
+        REGISTRY.unregister(slow)
+    assert slow.in_time, "nobody was answered while the metrics were read"
 
 
 async def test_others_get_the_text_format(client: GatewayClient, http: httpx.AsyncClient) -> None:

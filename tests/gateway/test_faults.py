@@ -12,6 +12,7 @@ import httpx
 import psutil
 import pytest
 from nats.aio.client import Client
+from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.stages import registry
 from tests.full_disk import limited_files
@@ -302,6 +303,35 @@ async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
         assert len(doubles.seen.of("tts", "config")) == 1
         monkeypatch.undo()
         await gateway.inside.registry.refresh()
+
+
+async def test_each_process_that_comes_is_counted_once_however_soon_it_goes(
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+) -> None:
+    async def met() -> dict[str, float]:
+        families = text_string_to_metric_families((await http.get("/metrics")).text)
+        [family] = (f for f in families if f.name == "gateway_processes_met")
+        return {s.labels["process"]: s.value for s in family.samples}
+
+    async def nobody(bus: Client) -> list[Replica]:
+        return []
+
+    before = await met()
+    for _ in range(3):
+        await doubles.start("face")
+        await gateway.inside.registry.refresh()
+        await doubles.stop("face")
+    monkeypatch.setattr(registry, "discover", nobody)
+    await gateway.inside.registry.refresh()
+    monkeypatch.undo()
+    await gateway.inside.registry.refresh()
+    assert await met() == {**before, "face": before["face"] + 3}
+    await doubles.stop()
+    await doubles.start()
+    await gateway.inside.registry.refresh()
 
 
 async def let_in(http: httpx.AsyncClient) -> bool:

@@ -73,6 +73,7 @@ def held_back(reason: str) -> str:
     return f"gpu_clocks_held_back{{{labels}}}"
 
 
+MET = 'gateway_processes_met_total{service="gateway",instance="gateway",process="face"}'
 LOST = 'gateway_broadcasts_lost{job="visavis",service="gateway",protocol="rtmp"}'
 GIVEN_UP = 'gateway_broadcasts_ended_total{protocol="rtmp",how="given_up"}'
 HEALTHY: Mapping[str, str] = {
@@ -95,6 +96,7 @@ HEALTHY: Mapping[str, str] = {
     'face_late_frames_total{mode="speaking"}': growing(0),
     'face_late_frames_total{mode="live"}': growing(5000),
     "gateway_voice_underruns_total": growing(0),
+    MET: growing(0),
     LOST: level(0),
     GIVEN_UP: growing(0),
     'gateway_openai_requests_total{route="/v1/audio/speech",status="200"}': growing(20),
@@ -128,6 +130,7 @@ def slow(count: float) -> dict[str, str]:
 
 FACE, GATEWAY = JOB.format("face"), JOB.format("gateway")
 OBJECTIVES = ("AnswersSlow", "TurnsFail", "VisitorsRefused", "PicturesLate", "StagesGone")
+SECOND_FACE = 'job="visavis",service="face",instance="face-2"'
 HOUR, DAYS = 60, 3 * 24 * 60
 NONE: tuple[str, ...] = ()
 SKIPPED = 'face_late_frames_total{mode="speaking"}'
@@ -199,6 +202,14 @@ FAULTS = (
           {f'process_start_time_seconds{{job="visavis",service="face",instance="{n}"}}':
            f"_x80 {n}+0x5" for n in range(4)},
           ("ProcessesKeepEnding ticket", "StagesGone page"), gone=(FACE,)),
+    Fault("one of two faces ends before it is read, all the time",
+          {f"up{{{SECOND_FACE}}}": level(1), MET: "0+0x80 1+1x10"},
+          ("ProcessesKeepEnding ticket",)),
+    Fault("so does the only face", {MET: "0+0x80 1+1x10"},
+          ("ProcessesKeepEnding ticket", "StagesGone page"), gone=(FACE,)),
+    Fault("a fleet of three began anew twice",
+          {f"up{{{SECOND_FACE}}}": level(1), f"up{{{SECOND_FACE}}}".replace("-2", "-3"): level(1),
+           MET: "0+0x80 3 3 6+0x8"}, NONE),
     Fault("turns fail, of which there are three an hour",
           {'gateway_turns_total{outcome="finished"}': growing(0.05), FAILED: growing(0.05)}, NONE),
     Fault("one process' end fails two of thirty turns",

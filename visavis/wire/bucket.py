@@ -19,7 +19,8 @@ from typing import Protocol, TypeVar
 import nats.errors
 import nats.js.errors
 from nats.js import JetStreamContext
-from nats.js.api import RawStreamMsg, StreamInfo
+from nats.js.api import Header, RawStreamMsg, StreamInfo
+from nats.js.kv import MSG_ROLLUP_SUBJECT
 from nats.js.object_store import ObjectStore
 
 from visavis.serving.errors import AtCapacityError, BusError
@@ -32,6 +33,8 @@ T = TypeVar("T")
 _ASK_S, _CARRY_S = 2.0, 20.0
 """How long a question and a whole object may take."""
 _LOOK_EVERY_S = 5.0
+_DIGEST = "SHA-256="
+"""How digests begin, and names never do."""
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -59,7 +62,7 @@ class Trouble:
 
 def digest_of(content: bytes) -> str:
     """As the object store tells it of what it holds."""
-    return "SHA-256=" + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+    return _DIGEST + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
 
 
 class Bucket:
@@ -81,7 +84,10 @@ class Bucket:
             return str(stream.created), stream.state.last_seq
 
     async def index(self) -> dict[str, str]:
-        """Digests by name; "" for what was deleted. Raises NoStoreError, BusError."""
+        """Digests by name; "" for what was deleted, and for digests that were buried.
+
+        Raises NoStoreError, BusError.
+        """
         async with self._open(_ASK_S) as (_, _store):
             records = self._messages(f"$O.{self._name}.M.>")
             told = [json.loads(record.data or b"") async for record in records]
@@ -123,6 +129,18 @@ class Bucket:
                 await store.delete(name)
             except nats.js.errors.NotFoundError:
                 return
+
+    async def bury(self, digest: str) -> None:
+        """Note that what has this digest was deleted, under whatever name: `index` tells it as a
+        name. Raises NoStoreError, BusError.
+        """
+        async with self._open(_CARRY_S):
+            note = {"name": digest, "bucket": self._name, "nuid": digest, "deleted": True}
+            where = base64.urlsafe_b64encode(digest.encode()).decode()
+            newest: dict[str, str] = {Header.ROLLUP: MSG_ROLLUP_SUBJECT}
+            js = self._bus.client.jetstream(timeout=_ASK_S)
+            subject = f"$O.{self._name}.M.{where}"
+            await js.publish(subject, json.dumps(note).encode(), headers=newest)
 
     async def _overwrite(self, subject: str) -> None:
         js = self._bus.client.jetstream(timeout=_ASK_S)
@@ -249,6 +267,17 @@ class Shelf(Protocol):
         """What was deleted under that name is not in the bucket any more. Raises OSError."""
         ...
 
+    def buried(self) -> Collection[str]:
+        """Digests of what was deleted for good, here or elsewhere: none of it is to come back from
+        a disk that was away, though the bus be new and know of no deletion. Of each there is no
+        other one with the same digest. Raises OSError.
+        """
+        ...
+
+    def bury(self, digests: Collection[str]) -> None:
+        """Others have deleted these for good. Raises OSError."""
+        ...
+
 
 class Shared:
     """Keeps a shelf and its bucket alike: asked before the shelf is used, told what was changed.
@@ -297,15 +326,19 @@ class Shared:
             try:
                 await self._bucket.delete(name)
                 await self._do(partial(self._shelf.settle, name))
+                await self._bury(await self._bucket.index())
             except NoStoreError as error:
                 self._trouble.tell(error)
 
     async def _reconcile(self) -> None:
         index, kept = await self._bucket.index(), await self._do(self._shelf.kept) or {}
-        for name, digest in (await self._do(self._shelf.deleted) or {}).items():
-            if index.get(name) == digest:
+        buried = await self._bury(index)
+        deleted = await self._do(self._shelf.deleted) or {}
+        for name, digest in list(index.items()):
+            if digest and (digest in buried or digest == deleted.get(name)):
                 await self._bucket.delete(name)
-                index[name] = ""
+                del index[name]  # what we have of that name is another one
+        for name in deleted:
             await self._do(partial(self._shelf.settle, name))
         for name, digest in index.items():
             mine = kept.get(name)
@@ -314,8 +347,22 @@ class Shared:
             elif digest and mine != digest:
                 await self._fetch(name, digest, there=mine is not None)
         for name, mine in kept.items():
-            if not index.get(name) and (not mine or name not in index):
+            if index.get(name):
+                continue
+            if mine in buried:
+                await self._do(partial(self._shelf.drop, name))
+            elif not mine or name not in index:
                 await self._put(name)
+
+    async def _bury(self, index: Mapping[str, str]) -> Collection[str]:
+        """Have shelf and bucket know of the same burials; the digests of all."""
+        there = {name for name in index if name.startswith(_DIGEST)}
+        known = await self._do(self._shelf.buried) or ()
+        for digest in {*known} - there:
+            await self._bucket.bury(digest)
+        if new := there.difference(known):
+            await self._do(partial(self._shelf.bury, new))
+        return {*there, *known}
 
     async def _fetch(self, name: str, digest: str, *, there: bool) -> None:
         own = await self._do(partial(self._shelf.pack, name)) if there else None

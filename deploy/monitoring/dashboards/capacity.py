@@ -148,6 +148,18 @@ _FLEET = Row(
             level("draining", "service"),
         ),
         Panel(
+            "Processes that began",
+            "In a quarter of an hour, by what they are, as found by the gateway that found most. "
+            "More than three times as many as there are: they end again and again.",
+            "short",
+            (
+                Query(
+                    "max by (process) (increase(gateway_processes_met_total[15m]))",
+                    "{{process}}",
+                ),
+            ),
+        ),
+        Panel(
             "Attaches to stages",
             "In a second, by result; lost and moved are what replicas' ends cost.",
             PER_SECOND,
@@ -179,12 +191,14 @@ _FLEET = Row(
                 ),
             ),
             limit=0.02,
+            columns=12,
         ),
         Panel(
             "Sessions in one pass of the ticker",
             "How many are due at once.",
             "short",
             quantiles("gateway_tick_sessions"),
+            columns=12,
         ),
         Panel(
             "CPU",
@@ -197,12 +211,14 @@ _FLEET = Row(
                     "{{service}}",
                 ),
             ),
+            columns=12,
         ),
         Panel(
             "Memory",
             "Resident, by service.",
             "bytes",
             level("process_resident_memory_bytes", "service", 'job="visavis"'),
+            columns=12,
         ),
     ),
 )

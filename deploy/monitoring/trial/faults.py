@@ -79,6 +79,8 @@ class Fault:
     """And none but these: what comes with it where it happens to hit more."""
     thinking: bool = False
     """The language model is asked."""
+    replicas: dict[str, int] = field(default_factory=dict)
+    """How many processes of a service there are, where not one."""
     stretch: float = 1.0
     """How much less its windows are shortened than those of others."""
     lasts_s: float = 80.0
@@ -192,6 +194,17 @@ FAULTS = (
         stretch=4.0,  # it does not start faster where windows are shorter
         lasts_s=150.0,
     ),
+    Fault(
+        "second",
+        "of two faces the second is killed (SIGKILL) whenever it has worked for 4 s",
+        # Prometheus never reads it, and a face is always there: gateways alone see it.
+        lambda site: killed_now_and_then(site.stack, "face-2", 4.0),
+        frozenset({"ProcessesKeepEnding ticket"}),
+        may=_both("TurnsFail"),
+        replicas={"face": 2},
+        stretch=4.0,
+        lasts_s=200.0,
+    ),
 )
 
 
@@ -202,7 +215,7 @@ async def tried(
     outcome = Outcome(fault)
     known = () if fault.thinking else {clip.text for clip in clips_of(clips, "en")}
     async with (
-        own_stack(folder, _SLOTS, known=[KNOWN_QUESTION, *known]) as stack,
+        own_stack(folder, _SLOTS, fault.replicas, [KNOWN_QUESTION, *known]) as stack,
         own_prometheus(folder, stack.url, time_scale) as prometheus,
         visiting(stack.url, _VISITORS, clips, folder),
     ):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import lzma
 import re
+import secrets
 import shutil
 import zipfile
 import zlib
@@ -13,6 +14,8 @@ from pathlib import Path
 
 FileVersion = tuple[int, int]
 _DELETED = ".deleted-"
+_BURIED = ".buried"
+_MARK = re.compile("[0-9a-f]{16}")
 LARGEST_BYTES = 32_000_000
 """Of one avatar, packed or not."""
 # A zip archive may also be encrypted, or packed in a way that nobody reads.
@@ -28,10 +31,15 @@ def file_version(path: Path) -> FileVersion | None:
     return told.st_ino, told.st_mtime_ns
 
 
-def pack(files: Mapping[str, Path]) -> bytes:
+def new_mark() -> str:
+    """Tells an avatar from every other one, also from one that is made of the same files."""
+    return secrets.token_hex(8)
+
+
+def pack(files: Mapping[str, Path], mark: str = "") -> bytes:
     """Files under these names; those that are not there are left out. Raises OSError.
 
-    Equal files give equal bytes.
+    Equal files and marks give equal bytes.
     """
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
@@ -39,6 +47,7 @@ def pack(files: Mapping[str, Path]) -> bytes:
             if files[name].is_file():
                 # Without the file's own date and rights. What is in it is compressed already.
                 archive.writestr(zipfile.ZipInfo(name), files[name].read_bytes())
+        archive.comment = mark.encode()
     return packed.getvalue()
 
 
@@ -52,6 +61,16 @@ def unpacked(packed: bytes, allowed: Collection[str]) -> dict[str, bytes]:
     if strange := [name for name in packed_names(packed) if name not in allowed]:
         raise ValueError(f"a packed avatar has files of other names: {strange[:3]}")
     return read_packed(packed, allowed)
+
+
+def mark_of(packed: bytes) -> str:
+    """With what it was packed; "": with none. Raises ValueError where it is no archive."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(packed)) as archive:
+            mark = archive.comment.decode(errors="replace")
+    except _DAMAGE as error:
+        raise ValueError(f"a packed avatar is damaged: {error}") from None
+    return mark if _MARK.fullmatch(mark) else ""
 
 
 def packed_names(packed: bytes) -> list[str]:
@@ -97,6 +116,30 @@ class Deleted:
     def settle(self, name: str) -> None:
         """It is not in the bucket any more. Raises OSError."""
         (self._folder / f"{_DELETED}{name}").unlink(missing_ok=True)
+
+
+class Buried:
+    """Digests, in a store's folder, of what was deleted for good: no names, and nothing of it.
+
+    Kept for ever: a replica that comes back, and has one of them, is not believed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / _BURIED
+
+    def all(self) -> frozenset[str]:
+        """Raises OSError."""
+        try:
+            return frozenset(self._file.read_text().split())
+        except FileNotFoundError:
+            return frozenset()
+
+    def add(self, digests: Collection[str]) -> None:
+        """Raises OSError."""
+        if new := sorted(set(digests) - self.all()):
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            with self._file.open("a") as file:  # another process may share the folder
+                file.write("".join(f"{digest}\n" for digest in new))
 
 
 def forget_aside(path: Path) -> None:

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,10 +31,13 @@ from services.face.avatar.consent import Consent
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.packing import (
+    Buried,
     Deleted,
     FileVersion,
     file_version,
     forget_aside,
+    mark_of,
+    new_mark,
     pack,
     set_aside,
     unpacked,
@@ -56,6 +59,9 @@ _BUILTIN_FOLDER = Path(__file__).parents[1] / "avatars"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _SHARED = ".shared"
 """File of an avatar's folder: its digest in the bucket that all replicas share."""
+_MARK = ".mark"
+"""File of an avatar's folder: what tells it from any other. Those that were made before there were
+marks have none, and are not buried: another one may have the same digest."""
 KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
@@ -112,6 +118,7 @@ class FolderStore(ABC, Generic[KeptT]):
         self._builtin = builtin
         self._files = tuple(files)
         self._deleted = Deleted(folder)
+        self._buried = Buried(folder)
         self._most = most
         self._changing = threading.Lock()
         self._loading = threading.Lock()
@@ -191,7 +198,10 @@ class FolderStore(ABC, Generic[KeptT]):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
         with self._changing:
             folder = self._folder_of(name)
-            self._deleted.note(name, shared_digest(folder / _SHARED))
+            digest = shared_digest(folder / _SHARED)
+            self._deleted.note(name, digest)
+            if digest and _written(folder / _MARK):
+                self._buried.add([digest])
             self._remove(name)
 
     # As a shelf
@@ -202,16 +212,22 @@ class FolderStore(ABC, Generic[KeptT]):
         }
 
     def pack(self, name: str) -> bytes:
-        return pack({file: self._folder / name / file for file in self._files})
+        folder = self._folder / name
+        return pack({file: folder / file for file in self._files}, _written(folder / _MARK))
 
     def take(self, name: str, packed: bytes, digest: str) -> None:
         files = unpacked(packed, self._files)
         if not is_name(name) or self.is_builtin(name):
             raise ValueError(f"{name!r} is no name for an avatar of a user")
 
+        # Under another name it is another one: the digest of the first is to be buried.
+        mark = mark_of(packed) if digest else new_mark()
+
         def write(folder: Path) -> None:
             write_files(folder, files)
             (folder / _SHARED).write_text(digest)
+            if mark:
+                (folder / _MARK).write_text(mark)
 
         with self._changing:
             self._replace(name, write)
@@ -229,6 +245,12 @@ class FolderStore(ABC, Generic[KeptT]):
     def settle(self, name: str) -> None:
         self._deleted.settle(name)
 
+    def buried(self) -> frozenset[str]:
+        return self._buried.all()
+
+    def bury(self, digests: Collection[str]) -> None:
+        self._buried.add(digests)
+
     def _remove(self, name: str) -> None:
         with self._loading:
             self._loaded.pop(name, None)
@@ -241,10 +263,15 @@ class FolderStore(ABC, Generic[KeptT]):
         """A new one, whose files `write` writes into a folder. Raises as `check_new` does, and
         AtCapacityError where it cannot be written.
         """
+
+        def marked(folder: Path) -> None:
+            write(folder)
+            (folder / _MARK).write_text(new_mark())
+
         with self._changing:
             self.check_new(name)
             try:
-                self._place(name, write)
+                self._place(name, marked)
             except OSError as error:
                 raise not_kept(name, error) from error
 
@@ -342,8 +369,13 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def shared_digest(note: Path) -> str:
     """What a file says of an avatar that is shared; "": it is not."""
+    return _written(note)
+
+
+def _written(file: Path) -> str:
+    """Nothing where it is not there."""
     try:
-        return note.read_text()
+        return file.read_text()
     except FileNotFoundError:
         return ""
 

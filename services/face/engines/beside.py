@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from services.face.avatar.consent import Consent
@@ -164,6 +164,13 @@ class _BothShelves:
     def settle(self, name: str) -> None:
         self._pictures.settle(name)
         self._heads.settle(name)
+
+    def buried(self) -> Collection[str]:
+        return {*self._pictures.buried(), *self._heads.buried()}
+
+    def bury(self, digests: Collection[str]) -> None:
+        self._pictures.bury(digests)
+        self._heads.bury(digests)
 
     def _of(self, name: str) -> Shelf:
         return self._heads if name in self._heads.kept() else self._pictures

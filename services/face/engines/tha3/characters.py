@@ -6,7 +6,7 @@ import logging
 import threading
 import tomllib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -233,6 +233,12 @@ class CharacterStore:
 
     def settle(self, name: str) -> None:
         self._deleted.settle(name)
+
+    def buried(self) -> tuple[str, ...]:
+        return ()  # nobody's likeness, and one of the same digest may be there
+
+    def bury(self, digests: Collection[str]) -> None:
+        """Nothing; see `buried`."""
 
     def _remove(self, name: str) -> None:
         self._loaded.pop(name, None)
