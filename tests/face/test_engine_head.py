@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -68,6 +69,24 @@ def test_same_pose_same_bytes() -> None:
     assert (picture(pose) == first).all()
     again = HeadRenderer(model_of(read_bundle(bundle_files()), SIZE))
     assert (again.draw(pose)[..., :3] == first).all()
+
+
+def test_nothing_is_left_of_the_picture_before() -> None:
+    """Nor of another head of as many triangles before another wall."""
+    model = model_of(read_bundle(bundle_files()), SIZE)
+    other = np.asarray(model.background // 2, np.uint32)
+    heads = [HeadRenderer(model), HeadRenderer(model._replace(background=other))]
+    poses = [
+        FacePose(yaw=0.6, shift_x=0.1, jaw_open=1.0),
+        FacePose(yaw=-0.6, pitch=0.4, shift_y=-0.1),
+        FacePose(roll=0.5, shift_x=-0.1, shift_y=0.1),
+        FacePose(),
+    ]
+    for pose in poses:
+        for head in heads:
+            with ThreadPoolExecutor(1) as fresh:
+                alone = fresh.submit(head.draw, pose).result()
+            assert (head.draw(pose) == alone).all()
 
 
 def test_a_head_that_turns_shows_how_deep_it_is() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +14,10 @@ from visavis.arkit import ARKIT_NAMES as ARKIT_NAMES
 
 def arkit_weights(pose: FacePose) -> NDArray[np.float32]:
     """Weights in the order of ARKIT_NAMES: [52] float32, each in 0..1."""
-    weights = {**_mouth(pose), **_eyes(pose), **_brows(pose)}
-    ordered = [weights.get(name, 0.0) for name in ARKIT_NAMES]
-    return np.clip(np.array(ordered, np.float32), 0.0, 1.0)
+    # Between pictures the caches are full of other things: what takes fewer steps takes less.
+    weights = np.array(_ordered({**_AT_REST, **_mouth(pose), **_eyes(pose), **_brows(pose)}))
+    np.minimum(weights, 1.0, out=weights)
+    return np.asarray(np.maximum(weights, 0.0, out=weights), np.float32)
 
 
 def head_rotation(pose: FacePose) -> NDArray[np.float32]:
@@ -35,8 +37,8 @@ _FINE = 10_000
 _PLACE = struct.Struct("<6h")
 
 
-def _both(name: str, value: float) -> dict[str, float]:
-    return {f"{name}Left": value, f"{name}Right": value}
+_AT_REST = dict.fromkeys(ARKIT_NAMES, 0.0)
+_ordered = itemgetter(*ARKIT_NAMES)
 
 
 def _mouth(pose: FacePose) -> dict[str, float]:
@@ -48,11 +50,29 @@ def _mouth(pose: FacePose) -> dict[str, float]:
     jaw = max(pose.jaw_open, 0.1 * bite * parted, 0.16 * up, 0.22 * out)
     # ARKit's pucker is a kiss and its funnel an open round mouth: the jaw decides between them.
     funnel = pose.pucker * min(1.0, jaw / 0.4)
-    weights = {
+    lower = 0.35 * jaw + 0.2 * wide + 0.12 * up + 0.13 * out + pose.lower_lip_down
+    lower *= parted * (1 - bite)
+    upper = 0.2 * jaw + 0.1 * wide + 0.1 * bite + 0.9 * pose.upper_lip_raise
+    upper = (upper + 0.25 * pose.nose_wrinkle) * parted
+    press = 0.45 * closed + 0.5 * pose.lips_tight * parted
+    stretch = 0.8 * wide + 0.9 * pose.mouth_stretch
+    smile, frown = max(0.0, pose.smile), max(0.0, -pose.smile)
+    cheek = 0.4 * smile + pose.cheek_raise
+    return {
+        "cheekSquintLeft": cheek,
+        "cheekSquintRight": cheek,
         "jawOpen": jaw,
         # mouthClose moves the lips together against jawOpen: it must not exceed it.
         "mouthClose": jaw * closed,
+        "mouthDimpleLeft": 0.2 * wide + pose.dimple_left,
+        "mouthDimpleRight": 0.2 * wide + pose.dimple_right,
+        "mouthFrownLeft": frown,
+        "mouthFrownRight": frown,
         "mouthFunnel": 0.8 * funnel + 0.1 * bite,
+        "mouthLowerDownLeft": lower,
+        "mouthLowerDownRight": lower,
+        "mouthPressLeft": press,
+        "mouthPressRight": press,
         "mouthPucker": pose.pucker - 0.5 * funnel,
         # The lower lip goes in under the upper teeth, which the upper lip bares: in the middle,
         # where mouthShrugUpper raises it, and hardly aside, where mouthUpperUp does.
@@ -60,48 +80,52 @@ def _mouth(pose: FacePose) -> dict[str, float]:
         "mouthRollUpper": 0.25 * closed + 0.3 * pose.lips_tight,
         "mouthShrugLower": pose.chin_raise,
         "mouthShrugUpper": 0.5 * bite,
+        "mouthSmileLeft": smile + 0.45 * wide + 0.35 * pose.dimple_left,
+        "mouthSmileRight": smile + 0.45 * wide + 0.35 * pose.dimple_right,
+        "mouthStretchLeft": stretch,
+        "mouthStretchRight": stretch,
+        "mouthUpperUpLeft": upper,
+        "mouthUpperUpRight": upper,
+        "noseSneerLeft": pose.nose_wrinkle,
+        "noseSneerRight": pose.nose_wrinkle,
         # Further out, with this jaw, it comes through the lower lip of the heads that ship.
         "tongueOut": 0.2 * up + 0.26 * out,
     }
-    lower = 0.35 * jaw + 0.2 * wide + 0.12 * up + 0.13 * out + pose.lower_lip_down
-    upper = 0.2 * jaw + 0.1 * wide + 0.1 * bite + 0.9 * pose.upper_lip_raise
-    weights |= _both("mouthPress", 0.45 * closed + 0.5 * pose.lips_tight * parted)
-    weights |= _both("mouthStretch", 0.8 * wide + 0.9 * pose.mouth_stretch)
-    weights |= _both("mouthFrown", max(0.0, -pose.smile))
-    weights |= _both("mouthLowerDown", lower * parted * (1 - bite))
-    weights |= _both("mouthUpperUp", (upper + 0.25 * pose.nose_wrinkle) * parted)
-    weights |= _both("cheekSquint", 0.4 * max(0.0, pose.smile) + pose.cheek_raise)
-    weights |= _both("noseSneer", pose.nose_wrinkle)
-    for side, dimple in (("Left", pose.dimple_left), ("Right", pose.dimple_right)):
-        smile = max(0.0, pose.smile) + 0.45 * wide + 0.35 * dimple
-        weights |= {f"mouthDimple{side}": 0.2 * wide + dimple, f"mouthSmile{side}": smile}
-    return weights
 
 
 def _eyes(pose: FacePose) -> dict[str, float]:
     # The picture's right is the person's left. Each eye turns in to see what is near.
     apart = 0.08 * pose.gaze_far
     left, right = pose.gaze_x + apart, pose.gaze_x - apart
+    smile, cheek = max(0.0, pose.smile), pose.cheek_raise
+    down, upwards = 0.6 * max(0.0, pose.gaze_y), 0.6 * max(0.0, -pose.gaze_y)
+    squint = 0.1 * smile + 0.8 * pose.lids_tight + 0.3 * cheek
+    wide = 0.15 * max(0.0, pose.brow_raise) + 0.8 * pose.lids_wide
     return {
         "eyeBlinkLeft": pose.blink_left,
         "eyeBlinkRight": pose.blink_right,
-        "eyeLookOutLeft": 0.6 * max(0.0, left),
+        "eyeLookDownLeft": down,
+        "eyeLookDownRight": down,
         "eyeLookInLeft": 0.6 * max(0.0, -left),
         "eyeLookInRight": 0.6 * max(0.0, right),
+        "eyeLookOutLeft": 0.6 * max(0.0, left),
         "eyeLookOutRight": 0.6 * max(0.0, -right),
-        **_both("eyeLookDown", 0.6 * max(0.0, pose.gaze_y)),
-        **_both("eyeLookUp", 0.6 * max(0.0, -pose.gaze_y)),
-        **_both(
-            "eyeSquint", 0.1 * max(0.0, pose.smile) + 0.8 * pose.lids_tight + 0.3 * pose.cheek_raise
-        ),
-        **_both("eyeWide", 0.15 * max(0.0, pose.brow_raise) + 0.8 * pose.lids_wide),
+        "eyeLookUpLeft": upwards,
+        "eyeLookUpRight": upwards,
+        "eyeSquintLeft": squint,
+        "eyeSquintRight": squint,
+        "eyeWideLeft": wide,
+        "eyeWideRight": wide,
     }
 
 
 def _brows(pose: FacePose) -> dict[str, float]:
     raised, lowered = max(0.0, pose.brow_raise), max(0.0, -pose.brow_raise)
+    down = lowered + 0.7 * pose.brow_frown
     return {
+        "browDownLeft": down,
+        "browDownRight": down,
         "browInnerUp": 0.8 * raised + 0.9 * pose.inner_brow_raise,
-        **_both("browOuterUp", 0.7 * raised),
-        **_both("browDown", lowered + 0.7 * pose.brow_frown),
+        "browOuterUpLeft": 0.7 * raised,
+        "browOuterUpRight": 0.7 * raised,
     }

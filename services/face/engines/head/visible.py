@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from services.face.draw.pose import FacePose
 from services.face.engines.head.model import Model
-from services.face.engines.head.renderer import MOST_TURN, HeadRenderer, thread_work
+from services.face.engines.head.raster.carriage import MOST_TURN
+from services.face.engines.head.renderer import HeadRenderer, thread_work
 
 _YAWS = MOST_TURN * np.linspace(-1, 1, 5)
 _PITCHES = MOST_TURN * np.array([-0.5, 0.0, 0.5])

@@ -10,6 +10,7 @@ every choice that the processor cannot foretell. So loops have no ifs in them, g
 than a triangle has, and keep lists of what is left.
 
 - `work`: what every picture overwrites.
+- `carriage`: where a pose carries the head.
 - `vertices`: the face moved, the head turned and lit.
 - `planes`: what a triangle has in each pixel, and which pixels it covers.
 - `lanes`: vector instructions that LLVM does not find by itself.

@@ -71,11 +71,9 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
     shows through, the depth is theirs, and whatever is further is done with. The lines that were
     written to.
     """
-    screen, triangles, nearest, clear = work.screen, model.triangles, work.nearest, work.clear
+    screen, triangles, nearest = work.screen, model.triangles, work.nearest
     size = len(work.picture)
     y0, y1, held = size, 0, np.uint64(0)
-    for x in range(np.uint64(len(clear))):
-        clear[x] = np.uint32(0)
     for number in range(count):
         k = work.order[number]
         ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
@@ -104,7 +102,7 @@ def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
     many there are, and the line to go on from.
     """
     screen, triangles, nearest, listed = work.screen, model.triangles, work.nearest, work.listed
-    size, spans, steps = len(work.picture), work.spans, np.float32(STEPS)
+    size, spans, steps = len(work.picture), work.hair, np.float32(STEPS)
     ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
     leftmost, rightmost = lines_of(ax, bx, cx, size)
     if leftmost >= rightmost:
@@ -230,14 +228,15 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
 def lay_over(first, last, model, work):  # type: ignore[no-untyped-def]
     """Lays lines of `clear` over those of the picture; its alpha then tells where hair is."""
     clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
-    opaque, depth = np.uint64(model.opaque), work.depth
-    for x in range(np.uint64(first * size), np.uint64(max(first, last) * size)):
-        above = clear[x]
-        left = _FULL - (above >> _24)
-        red_blue = shares(pixels[x] & _LANES, left)
-        green = shares((pixels[x] >> _BYTE) & _FULL, left)
-        pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
-        hair = (nearest[x] & _TRIANGLE) > opaque
-        clear[x] = above | (_ALL if hair else np.uint32(0))
-    for x in range(np.uint64(max(first - 2, 0) * size), np.uint64(min(last + 2, size) * size)):
-        depth[x] = np.int32(nearest[x] >> _32)
+    opaque, spans = np.uint64(model.opaque), work.hair
+    for y in range(first, last):
+        line = y * size
+        begin, end = line + spans[y, 0], line + max(spans[y, 0], spans[y, 1])
+        for x in range(np.uint64(begin), np.uint64(end)):
+            above = clear[x]
+            left = _FULL - (above >> _24)
+            red_blue = shares(pixels[x] & _LANES, left)
+            green = shares((pixels[x] >> _BYTE) & _FULL, left)
+            pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
+            hair = (nearest[x] & _TRIANGLE) > opaque
+            clear[x] = above | (_ALL if hair else np.uint32(0))

@@ -8,41 +8,53 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.draw.raster import shares
-from services.face.engines.head.raster.lanes import CUT, cut_planes
+from services.face.engines.head.raster.lanes import CUT, ask_for, cut_planes
 from services.face.engines.head.raster.planes import MOST_LIGHT, MOST_SHINE
 
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _GAIN_BITS = np.uint32(10)
 _TRIANGLE, _NONE = np.uint64(0xFFFFFFFF), np.uint64(0)
-_1, _2 = np.uint64(1), np.uint64(2)
+_1, _2, _4 = np.uint64(1), np.uint64(2), np.uint64(4)
+_AHEAD = 2
+"""So many lines before they are wanted, planes of triangles are asked for."""
 
 
 @inner()
 def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     """Lays the colours of what is nearest over what stands behind the head, line by line."""
-    spans, pixels, background = work.spans, work.pixels, model.background
-    size = np.uint64(len(work.picture))
+    spans, hair, before, size = work.spans, work.hair, work.before, len(work.picture)
+    pixels, background = work.pixels, work.background
     for y in range(size):
-        line = np.uint64(y) * size
-        for at in range(line, line + size):
+        line, first, last = y * size, size, 0
+        for row in range(max(y - 1, 0), min(y + 2, size)):
+            first, last = min(first, before[row, 0]), max(last, before[row, 1])
+        # Of the picture before, edges were smoothed by a pixel beyond.
+        first, last = max(first - 1, 0), min(last + 1, size)
+        for at in range(np.uint64(line + first), np.uint64(line + max(first, last))):
             pixels[at] = background[at]
-        if spans[y, 0] < spans[y, 1]:
-            start, count = np.uint64(spans[y, 0]), np.uint64(spans[y, 1] - spans[y, 0])
-            fetch_pixels(line + start, count, start, y, model, work)
-            mix_pixels(line + start, count, work)
+        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
+        if first < last:
+            start, count = np.uint64(first), np.uint64(last - first)
+            fetch_pixels(np.uint64(line) + start, count, start, y, model, work)
+            mix_pixels(np.uint64(line) + start, count, work)
 
 
 @inlined()
 def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-untyped-def]
     """Place in the texture, light and shine of each pixel, and what the four texels there are."""
     looks, pairs, above, below = work.looks, model.pairs, work.fours[0], work.fours[1]
-    y, most = np.float32(np.int64(line)), (np.int32(MOST_LIGHT), np.int32(MOST_SHINE))
+    y, most = np.float32(line), (np.int32(MOST_LIGHT), np.int32(MOST_SHINE))
+    texels, beneath, nearest, size = looks[2], looks[3], work.nearest, len(work.picture)
+    ahead = first + np.uint64(size * (_AHEAD if line + _AHEAD < size else 0))
     for i in range(0, count, CUT):
         at = np.uint64(i)
         x = np.float32(np.int64(column + at))
-        cut_planes(work.planes, work.nearest, first + at, x, y, most, looks, at)
-    texels, beneath = looks[2], looks[3]
+        ask_for(work.planes, (nearest[ahead + at] & _TRIANGLE) << _4)
+        cut_planes(work.planes, nearest, first + at, x, y, most, looks, at)
+        # Most of the upper ones were the line before's.
+        ask_for(pairs, np.uint64(beneath[at]))
+        ask_for(pairs, np.uint64(beneath[at + _2]))
     for i in range(count):
         above[i], below[i] = pairs[texels[i]], pairs[beneath[i]]
 
@@ -97,9 +109,9 @@ def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
     pupil = int(eyes[eye, 4])
     # Between the eye's middle and its pupil is the cornea's own middle: the ball that the cornea is
     # part of is smaller (about 7.8 mm in an eye of 12 mm).
-    x = eyes[eye, 0] + 0.45 * (work.places[pupil, 0] - eyes[eye, 0])
-    y = eyes[eye, 1] + 0.45 * (work.places[pupil, 1] - eyes[eye, 1])
-    z = eyes[eye, 2] + 0.45 * (work.places[pupil, 2] - eyes[eye, 2])
+    x = eyes[eye, 0] + 0.45 * (work.moved[0, pupil] - eyes[eye, 0])
+    y = eyes[eye, 1] + 0.45 * (work.moved[1, pupil] - eyes[eye, 1])
+    z = eyes[eye, 2] + 0.45 * (work.moved[2, pupil] - eyes[eye, 2])
     right = turned[0, 0] * x + turned[0, 1] * y + turned[0, 2] * z + turned[0, 3]
     up = turned[1, 0] * x + turned[1, 1] * y + turned[1, 2] * z + turned[1, 3]
     away = turned[2, 0] * x + turned[2, 1] * y + turned[2, 2] * z + turned[2, 3]

@@ -31,32 +31,41 @@ def beside(other, its_depth, its_colour, above, near, colour):  # type: ignore[n
     return its_colour if seen else colour
 
 
+@inlined()
+def depth_of(nearest, x):  # type: ignore[no-untyped-def]
+    """`STEPS` of inverse depth of what is nearest in a pixel."""
+    return np.int32(nearest[x] >> _32)
+
+
 @inner()
 def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
     """Makes the edges of hair as soft as hair's are. Within, it stays as sharp as it is."""
-    clear, depth, pixels, size = work.clear, work.depth, work.pixels, len(work.picture)
-    wide, one = np.uint64(size), np.uint64(1)
+    clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
+    wide, one, spans = np.uint64(size), np.uint64(1), work.hair
     over, own = work.lines[0], work.lines[1]
     begin, end = max(first - 1, 1), min(last + 1, size - 1)
     for i in range(size):
         over[i] = pixels[(begin - 1) * size + i]
     for y in range(begin, end):
-        line = np.uint64(y * size)
+        line, left, right = np.uint64(y * size), size, 0
+        for row in range(y - 1, y + 2):
+            left, right = min(left, spans[row, 0]), max(right, spans[row, 1])
+        left, right = max(left - 1, 1), min(right + 1, size - 1)
         for i in range(wide):
             own[i] = pixels[line + i]
-        for i in range(one, wide - one):
+        for i in range(np.uint64(left), np.uint64(max(left, right))):
             x = line + i
-            above, near, colour = clear[x], depth[x], own[i]
+            above, near, colour = clear[x], depth_of(nearest, x), own[i]
             before, behind, up, under = (
                 clear[x - one],
                 clear[x + one],
                 clear[x - wide],
                 clear[x + wide],
             )
-            a = beside(before, depth[x - one], own[i - one], above, near, colour)
-            b = beside(behind, depth[x + one], own[i + one], above, near, colour)
-            c = beside(up, depth[x - wide], over[i], above, near, colour)
-            d = beside(under, depth[x + wide], pixels[x + wide], above, near, colour)
+            a = beside(before, depth_of(nearest, x - one), own[i - one], above, near, colour)
+            b = beside(behind, depth_of(nearest, x + one), own[i + one], above, near, colour)
+            c = beside(up, depth_of(nearest, x - wide), over[i], above, near, colour)
+            d = beside(under, depth_of(nearest, x + wide), pixels[x + wide], above, near, colour)
             red_blue = (colour & _LANES) * _4 + (a & _LANES) + (b & _LANES)
             red_blue = ((red_blue + (c & _LANES) + (d & _LANES)) >> _3) & _LANES
             green = ((colour >> _BYTE) & _FULL) * _4 + ((a >> _BYTE) & _FULL)
@@ -109,7 +118,8 @@ def mix_pair(one, two, along, near, nearest, pixels):  # type: ignore[no-untyped
     is_inner = first >= second
     inner, outer = (one, two) if is_inner else (two, one)
     covered = along - 0.5 if is_inner else 0.5 - along
-    if min(first, second) >= near or max(first, second) - near > _EDGE_STEPS:
+    furthest, nearer = min(first, second), max(first, second)
+    if nearer == 0 or furthest >= near or nearer - near > _EDGE_STEPS:
         return
     # Covered of the outer pixel; where it is less than nothing, the inner one is not all covered.
     to, other = (outer, inner) if covered > 0 else (inner, outer)

@@ -31,8 +31,7 @@ def _cut_planes(
     on; x, y: float32, the first pixel; most: (light, shine), int32. Into `out`, uint32 [4, any],
     from `to` on: place within the texels and shine; light; first texel; the one below it.
     """
-    number, long = types.float32, types.uint64
-    limits = types.UniTuple(types.int32, 2)  # type: ignore[no-untyped-call]
+    number, long, limits = types.float32, types.uint64, _several(types.int32, 2)
     signature = types.void(planes, keys, long, number, number, limits, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -89,8 +88,7 @@ def _list_nearer(
     place: uint32, what is listed for it. Into `out`, uint32, from `to` on, where `LISTED` numbers
     are written to.
     """
-    number, long = types.float32, types.uint64
-    two = types.UniTuple(number, 2)  # type: ignore[no-untyped-call]
+    number, long, two = types.float32, types.uint64, _several(types.float32, 2)
     signature = types.uint64(keys, long, two, number, two, types.uint32, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
@@ -126,6 +124,80 @@ def _list_nearer(
 
 
 list_nearer: Any = intrinsic(_list_nearer)
+
+
+def _put_planes(
+    _typing: Any, screen: Any, corners: Any, first: Any, shares: Any, units: Any, out: Any, to: Any
+) -> Any:
+    """Writes what a triangle has in the picture's first pixel, and what is added to it for one
+    pixel right and one down: place in its texture in 256ths of a texel, light in 1024ths, shine.
+
+    screen: float32, that of `Work`; corners: uint64 [3]; first: where the first corner is; shares:
+    of the second corner and the third, y and then x, over the double area; units: of a texture's
+    width and height, all float32. Into `out`, float32, from `to` on.
+    """
+    number, long = types.float32, types.uint64
+    two, four, three = _several(number, 2), _several(number, 4), _several(long, 3)
+    signature = types.void(screen, three, two, four, two, out, long)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        context_of, kind = (context, builder, signature.args), ir.VectorType(_FLOAT, 4)
+
+        def of(which: int, k: int) -> Any:
+            return _spread(builder, builder.extract_value(given[which], k), 4)
+
+        def turned(one: Any, its: Any, other: Any, share: Any) -> Any:
+            left, right = builder.fmul(one, its, _FAST), builder.fmul(other, share, _FAST)
+            return builder.fsub(left, right, _FAST)
+
+        unit = ir.Constant(kind, [1.0, 1.0, 1024.0, 1.0])
+        for k in range(2):
+            unit = builder.insert_element(unit, builder.extract_value(given[4], k), _INT(k))
+        found = []
+        for k in range(3):
+            at = builder.shl(builder.extract_value(given[1], k), _LONG(3))
+            row = _place(context_of, given, 0, builder.add(at, _LONG(4)), kind)
+            found.append(builder.fmul(builder.load(row, align=_NUMBER), unit, _FAST))
+        b, c = (builder.fsub(it, found[0], _FAST) for it in found[1:])
+        right = turned(b, of(3, 1), c, of(3, 0))
+        down = turned(c, of(3, 2), b, of(3, 3))
+        # Texels have their middles half a texel in.
+        base = builder.fsub(found[0], ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), _FAST)
+        for k, step in enumerate((right, down)):
+            base = builder.fsub(base, builder.fmul(step, of(2, k), _FAST), _FAST)
+        row = _place(context_of, given, 5, given[6], kind)
+        for k, numbers in enumerate((base, right, down)):
+            builder.store(numbers, builder.gep(row, [_INT(k)]), align=_NUMBER)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+put_planes: Any = intrinsic(_put_planes)
+
+
+def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
+    """Has the number `at` of an array brought from memory: it will be wanted soon."""
+    signature = types.void(array, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        (kind, _), byte = signature.args, ir.IntType(8)
+        array = context.make_array(kind)(context, builder, given[0])
+        step = builder.mul(given[1], builder.extract_value(array.strides, 0))
+        place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [step])
+        wanted = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], wanted)
+        builder.call(ask, [place, _INT(0), _INT(3), _INT(1)])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+ask_for: Any = intrinsic(_ask_for)
+
+
+def _several(kind: Any, count: int) -> Any:
+    return types.UniTuple(kind, count)  # type: ignore[no-untyped-call]
 
 
 def _place(context_of: Any, given: Any, which: int, at: Any, kind: Any) -> Any:

@@ -13,6 +13,7 @@ from services.face.draw.compiling import compiled, source_digest
 from services.face.engines.head import light, model
 from services.face.engines.head.model import Model
 from services.face.engines.head.raster import (
+    carriage,
     clear,
     colours,
     edges,
@@ -22,27 +23,36 @@ from services.face.engines.head.raster import (
     vertices,
     work,
 )
+from services.face.engines.head.raster.carriage import placing
 from services.face.engines.head.raster.clear import gather_clear, lay_over, sort_clear
 from services.face.engines.head.raster.colours import colour_pixels, draw_catchlights
 from services.face.engines.head.raster.edges import smooth_edges, soften_hair
-from services.face.engines.head.raster.solid import fill_triangles
+from services.face.engines.head.raster.solid import fill_triangles, wipe
 from services.face.engines.head.raster.vertices import (
     face_triangles,
-    place_vertices,
+    light_vertices,
+    project_vertices,
     shape_vertices,
+    turn_normals,
 )
-from services.face.engines.head.raster.work import Placing, Work
+from services.face.engines.head.raster.work import Work
 
-_Draw: TypeAlias = Callable[[NDArray[np.float32], Placing, Model, Work], None]
+_Draw: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float64], Model, Work], None]
 
 
 def _drawing(built_in: int) -> _Draw:
     @compiled(cache=True)
-    def draw(weights: NDArray[np.float32], head: Placing, model: Model, work: Work) -> None:
-        """Draws one picture. weights: [targets] float32."""
+    def draw(
+        weights: NDArray[np.float32], carried: NDArray[np.float64], model: Model, work: Work
+    ) -> None:
+        """Draws one picture. weights: [targets] float32; carried: as `placing` has it."""
         assert built_in
+        head = placing(carried, weights, model)
+        wipe(work)
         shape_vertices(weights, model, work)
-        place_vertices(head, model, work)
+        project_vertices(head, model, work)
+        turn_normals(head, model, work)
+        light_vertices(head, model, work)
         face_triangles(model, work)
         fill_triangles(model, work)
         first, last = gather_clear(sort_clear(model, work), model, work)
@@ -59,6 +69,18 @@ def _drawing(built_in: int) -> _Draw:
 
 draw_head = _drawing(
     source_digest(
-        compiling, raster, light, model, work, vertices, planes, lanes, solid, clear, colours, edges
+        compiling,
+        raster,
+        light,
+        model,
+        work,
+        carriage,
+        vertices,
+        planes,
+        lanes,
+        solid,
+        clear,
+        colours,
+        edges,
     )
 )

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from services.face.draw.compiling import inlined
+from services.face.engines.head.raster.lanes import put_planes
 from services.face.engines.head.raster.work import STEPS
 
 _NONE = np.float32(0.0)
@@ -76,25 +77,17 @@ def depth_plane(k, screen, triangles):  # type: ignore[no-untyped-def]
 @inlined()
 def write_planes(k, model, work):  # type: ignore[no-untyped-def]
     """Writes what of a triangle is to be seen."""
-    source, triangles, texture_of = model.source, model.triangles, model.texture_of
-    screen, planes, textures = work.screen, work.planes, work.textures
+    triangles, texture_of, textures = model.triangles, model.texture_of, work.textures
+    screen, at = work.screen, np.uint64(16 * (k + 1))
     a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
     ax, ay = screen[a, 0], screen[a, 1]
     bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
     inverse = np.float32(1.0) / (bx * cy - cx * by)
     # Each is right * ... + down * ... of two differences: all four go the same way.
-    ub, uc, vb, vc = by * inverse, cy * inverse, bx * inverse, cx * inverse
-    at = 16 * (k + 1)
-    for part in range(4):
-        if part < 2:
-            unit, half = np.float32(256.0) * np.float32(texture_of[k, 1 + part]), np.float32(128.0)
-            value, to, on = source[a, part], source[b, part], source[c, part]
-        else:
-            unit, half = np.float32(1024.0) if part == 2 else np.float32(1.0), _NONE
-            value, to, on = screen[a, 1 + part], screen[b, 1 + part], screen[c, 1 + part]
-        to, on = unit * (to - value), unit * (on - value)
-        right, down = to * uc - on * ub, on * vb - to * vc
-        planes[at + part] = unit * value - half - right * ax - down * ay
-        planes[at + 4 + part], planes[at + 8 + part] = right, down
+    shares = by * inverse, cy * inverse, bx * inverse, cx * inverse
+    wide, high = np.float32(texture_of[k, 1]), np.float32(texture_of[k, 2])
+    units = np.float32(256.0) * wide, np.float32(256.0) * high
+    corners = np.uint64(a), np.uint64(b), np.uint64(c)
+    put_planes(screen, corners, (ax, ay), shares, units, work.planes, at)
     for part in range(3):
-        textures[at + 12 + part] = texture_of[k, part]
+        textures[at + np.uint64(12 + part)] = texture_of[k, part]

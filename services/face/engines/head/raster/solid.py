@@ -17,14 +17,26 @@ from services.face.engines.head.raster.work import STEPS
 
 
 @inner()
+def wipe(work):  # type: ignore[no-untyped-def]
+    """Forgets the picture before: what was nearest, and its hair."""
+    nearest, clear, before, size = work.nearest, work.clear, work.before, len(work.picture)
+    spans, hair = work.spans, work.hair
+    for y in range(size):
+        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
+        before[y, 0], before[y, 1] = first, last
+        for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
+            nearest[at] = np.uint64(0)
+        first, last = hair[y, 0], hair[y, 1]
+        for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
+            clear[at] = np.uint32(0)
+        spans[y, 0], spans[y, 1], hair[y, 0], hair[y, 1] = size, 0, size, 0
+
+
+@inner()
 def fill_triangles(model, work):  # type: ignore[no-untyped-def]
     """Writes inverse depth and number of what is nearest of all that hides what is behind."""
     screen, triangles, facing, nearest = work.screen, model.triangles, work.facing, work.nearest
     spans, size, steps = work.spans, len(work.picture), np.float32(STEPS)
-    for pixel in range(np.uint64(len(nearest))):
-        nearest[pixel] = np.uint64(0)
-    for y in range(size):
-        spans[y, 0], spans[y, 1] = size, 0
     for k in range(model.opaque):
         if not facing[k]:
             continue

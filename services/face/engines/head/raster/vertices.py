@@ -1,4 +1,7 @@
-"""Vertices of a head: moved by its shapes, placed on the screen, lit."""
+"""Vertices of a head: moved by its shapes, placed on the screen, lit.
+
+Numbers of a kind lie beside each other as long as loops over all vertices are vector instructions.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 
 import numpy as np
 
-from services.face.draw.compiling import inner
+from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.light import LIGHT_SIDE
 from services.face.engines.head.model import NO_SHINE
 
@@ -14,12 +17,11 @@ from services.face.engines.head.model import NO_SHINE
 @inner()
 def shape_vertices(weights, model, work):  # type: ignore[no-untyped-def]
     """Shapes added up: places and normals as the face moves."""
-    places, normals, rest, upright = work.places, work.normals, model.rest, model.normals
+    to, rest, upright = work.moved, model.rest, model.normals
     ends, moved, deltas, turned = model.target_ends, model.moved, model.deltas, model.normal_deltas
-    for n in range(len(places)):
+    for n in range(np.uint64(len(rest))):
         for axis in range(3):
-            places[n, axis] = rest[n, axis]
-            normals[n, axis] = upright[n, axis]
+            to[axis, n], to[3 + axis, n] = rest[n, axis], upright[n, axis]
     for target in range(len(weights)):
         weight = weights[target]
         if weight == 0:
@@ -27,60 +29,86 @@ def shape_vertices(weights, model, work):  # type: ignore[no-untyped-def]
         for k in range(ends[target], ends[target + 1]):
             n = moved[k]
             for axis in range(3):
-                places[n, axis] += weight * deltas[k, axis]
-                normals[n, axis] += weight * turned[k, axis]
+                to[axis, n] += weight * deltas[k, axis]
+                to[3 + axis, n] += weight * turned[k, axis]
 
 
 @inner()
-def place_vertices(head, model, work):  # type: ignore[no-untyped-def]
-    """The head turned about its neck, in perspective, and in its light."""
-    places, normals, screen, follows = work.places, work.normals, work.screen, model.follows
+def project_vertices(head, model, work):  # type: ignore[no-untyped-def]
+    """The head turned about its neck, in perspective."""
+    xs, ys, zs = work.moved[0], work.moved[1], work.moved[2]
+    to_x, to_y, to_near = work.placed[0], work.placed[1], work.placed[2]
     middle, pixels = np.float32(0.5 * (len(work.picture) - 1)), np.float32(model.camera[12])
-    still, turned, rotation = head.still, head.turned, head.rotation
-    least = np.float32(0.05)
-    for n in range(len(places)):
-        x, y, z, weight = places[n, 0], places[n, 1], places[n, 2], follows[n]
-        right = still[0, 0] * x + still[0, 1] * y + still[0, 2] * z + still[0, 3]
-        up = still[1, 0] * x + still[1, 1] * y + still[1, 2] * z + still[1, 3]
-        away = still[2, 0] * x + still[2, 1] * y + still[2, 2] * z + still[2, 3]
-        to_right = turned[0, 0] * x + turned[0, 1] * y + turned[0, 2] * z + turned[0, 3]
-        to_up = turned[1, 0] * x + turned[1, 1] * y + turned[1, 2] * z + turned[1, 3]
-        to_away = turned[2, 0] * x + turned[2, 1] * y + turned[2, 2] * z + turned[2, 3]
-        right, up = right + weight * (to_right - right), up + weight * (to_up - up)
-        away += weight * (to_away - away)
-        near = np.float32(1.0) / max(away, least)
-        screen[n, 0] = middle + pixels * right * near
-        screen[n, 1] = middle - pixels * up * near
-        screen[n, 2] = near if away > least else np.float32(0.0)
+    still, turned, follows = head.still, head.turned, model.follows
+    # In numbers of their own, so that the loop becomes vector instructions.
+    a, b, c, d = still[0, 0], still[0, 1], still[0, 2], still[0, 3]
+    e, f, g, h = still[1, 0], still[1, 1], still[1, 2], still[1, 3]
+    i, j, k, m = still[2, 0], still[2, 1], still[2, 2], still[2, 3]
+    # What turning adds.
+    ta, tb, tc, td = turned[0, 0] - a, turned[0, 1] - b, turned[0, 2] - c, turned[0, 3] - d
+    te, tf, tg, th = turned[1, 0] - e, turned[1, 1] - f, turned[1, 2] - g, turned[1, 3] - h
+    ti, tj, tk, tm = turned[2, 0] - i, turned[2, 1] - j, turned[2, 2] - k, turned[2, 3] - m
+    least, one, zero = np.float32(0.05), np.float32(1.0), np.float32(0.0)
+    for n in range(np.uint64(len(follows))):
+        x, y, z, weight = xs[n], ys[n], zs[n], follows[n]
+        right = a * x + b * y + c * z + d + weight * (ta * x + tb * y + tc * z + td)
+        up = e * x + f * y + g * z + h + weight * (te * x + tf * y + tg * z + th)
+        away = i * x + j * y + k * z + m + weight * (ti * x + tj * y + tk * z + tm)
+        near = one / max(away, least)
+        to_x[n] = middle + pixels * right * near
+        to_y[n] = middle - pixels * up * near
+        to_near[n] = near if away > least else zero
+
+
+@inner()
+def turn_normals(head, model, work):  # type: ignore[no-untyped-def]
+    """Where in a table of light vertices are lit from."""
+    xs, ys, zs = work.moved[3], work.moved[4], work.moved[5]
+    rows, columns, follows, turned = work.placed[3], work.placed[4], model.follows, head.rotation
+    one, zero, least = np.float32(1.0), np.float32(0.0), np.float32(1e-12)
+    # What turning adds.
+    a, b, c = turned[0, 0] - one, turned[0, 1], turned[0, 2]
+    d, e, f = turned[1, 0], turned[1, 1] - one, turned[1, 2]
+    g, h, i = turned[2, 0], turned[2, 1], turned[2, 2] - one
+    scale, last = np.float32(0.5 * (LIGHT_SIDE - 1)), np.float32(LIGHT_SIDE - 1.001)
+    for n in range(np.uint64(len(follows))):
+        x, y, z, weight = xs[n], ys[n], zs[n], follows[n]
+        tx, ty = x + weight * (a * x + b * y + c * z), y + weight * (d * x + e * y + f * z)
+        tz = z + weight * (g * x + h * y + i * z)
+        length = one / np.float32(math.sqrt(max(tx * tx + ty * ty + tz * tz, least)))
+        columns[n] = min(max((tx * length + one) * scale, zero), last)
+        rows[n] = min(max((one - ty * length) * scale, zero), last)
+
+
+@inner()
+def light_vertices(head, model, work):  # type: ignore[no-untyped-def]
+    """Lights vertices, and lays what triangles ask of one side by side."""
+    screen, placed, source = work.screen, work.placed, model.source
     light, gains, looks, inside = model.light, model.gain, model.looks, model.inside
     opened = np.float32(head.opened)
-    scale, last = np.float32(0.5 * (LIGHT_SIDE - 1)), np.float32(LIGHT_SIDE - 1.001)
-    one, zero = np.float32(1.0), np.float32(0.0)
-    for n in range(len(places)):
-        x, y, z, weight = normals[n, 0], normals[n, 1], normals[n, 2], follows[n]
-        tx = rotation[0, 0] * x + rotation[0, 1] * y + rotation[0, 2] * z
-        ty = rotation[1, 0] * x + rotation[1, 1] * y + rotation[1, 2] * z
-        tz = rotation[2, 0] * x + rotation[2, 1] * y + rotation[2, 2] * z
-        x, y, z = x + weight * (tx - x), y + weight * (ty - y), z + weight * (tz - z)
-        length = one / np.float32(math.sqrt(max(x * x + y * y + z * z, np.float32(1e-12))))
-        column = min(max((x * length + one) * scale, zero), last)
-        row = min(max((one - y * length) * scale, zero), last)
-        i, j = int(row), int(column)
-        row, column = row - np.float32(i), column - np.float32(j)
-        for k in range(2):
-            look = looks[n, k]
-            if look == NO_SHINE:
-                screen[n, 3 + k] = zero
-                continue
-            above = light[look, i, j] + column * (light[look, i, j + 1] - light[look, i, j])
-            after, beyond = light[look, i + 1, j], light[look, i + 1, j + 1]
-            below = after + column * (beyond - after)
-            screen[n, 3 + k] = above + row * (below - above)
+    for n in range(np.uint64(len(screen))):
+        row, column = placed[3, n], placed[4, n]
+        dark = opened if inside[n] else np.float32(1.0)
         # Of baked light only the change counts.
-        gain = gains[n] * opened if inside[n] else gains[n]
-        screen[n, 3] = min(max(screen[n, 3] * gain, np.float32(0.1)), np.float32(4.0))
-        if inside[n]:
-            screen[n, 4] *= opened
+        bright = looked_up(light[looks[n, 0]], row, column) * (gains[n] * dark)
+        shine = np.float32(0.0)
+        if looks[n, 1] != NO_SHINE:
+            shine = looked_up(light[looks[n, 1]], row, column) * dark
+        screen[n, 0], screen[n, 1], screen[n, 2] = placed[0, n], placed[1, n], placed[2, n]
+        screen[n, 4], screen[n, 5] = source[n, 0], source[n, 1]
+        screen[n, 6] = min(max(bright, np.float32(0.1)), np.float32(4.0))
+        screen[n, 7] = shine
+
+
+@inlined()
+def looked_up(table, row, column):  # type: ignore[no-untyped-def]
+    """Between four of the numbers of a table of light."""
+    i, j, one = np.uint64(row), np.uint64(column), np.uint64(1)
+    row, column = row - np.float32(np.int64(i)), column - np.float32(np.int64(j))
+    above = table[i, j] + column * (table[i, j + one] - table[i, j])
+    after, beyond = table[i + one, j], table[i + one, j + one]
+    below = after + column * (beyond - after)
+    return above + row * (below - above)
 
 
 @inner()

@@ -1,4 +1,4 @@
-"""What compiled code is given for a picture besides the model: where the head is, and memory."""
+"""The memory that compiled code draws a picture in."""
 
 from __future__ import annotations
 
@@ -19,28 +19,21 @@ LANES = 16
 """Loops that are to be vector instructions go over so many more than there are."""
 
 
-class Placing(NamedTuple):
-    """Where a pose carries the head: from metres to the camera's, right, up and forward."""
-
-    still: NDArray[np.float32]
-    """[3, 4] of what does not turn."""
-    turned: NDArray[np.float32]
-    """[3, 4] of what turns with the head."""
-    rotation: NDArray[np.float32]
-    """[3, 3] of the head."""
-    opened: float
-    """0..1 how much light gets into the mouth."""
-
-
 class Work(NamedTuple):
-    """What every picture overwrites: nothing of it is read before. Pixels are line by line."""
+    """What every picture overwrites. Pixels are line by line.
 
-    places: NDArray[np.float32]
-    """[N, 3] metres."""
-    normals: NDArray[np.float32]
-    """[N, 3] of any length."""
+    Of the picture before it is known where it was (`spans`, `hair`): there alone `nearest` and
+    `clear` are wiped and the background is put back.
+    """
+
+    moved: NDArray[np.float32]
+    """[6, N] places in metres, and normals of any length."""
+    placed: NDArray[np.float32]
+    """[5, N] x, y in pixels, inverse depth; row and column in a table of light."""
     screen: NDArray[np.float32]
-    """[N, 5] x, y in pixels, inverse depth, light, shine (0..255)."""
+    """[N, 8] x, y in pixels, inverse depth, nothing; place in the texture (0..1), light, shine
+    (0..255).
+    """
     facing: NDArray[np.uint8]
     """[M] 0 turned away, 1 seen from the front, 2 from behind."""
     planes: NDArray[np.float32]
@@ -57,10 +50,12 @@ class Work(NamedTuple):
     """[ORDERS + 1] of those in each step of depth."""
     nearest: NDArray[np.uint64]
     """[size * size + LANES] `STEPS` of inverse depth << 32 | 1 + triangle; 0: there is none."""
-    depth: NDArray[np.int32]
-    """[size * size] `STEPS` of inverse depth, in lines with hair."""
     spans: NDArray[np.int32]
-    """[size, 2] first pixel of each line that shows a triangle, and the one behind the last."""
+    """[size, 2] first pixel of each line that shows what is opaque, and the one behind the last."""
+    hair: NDArray[np.int32]
+    """[size, 2] the same of what may be seen through."""
+    before: NDArray[np.int32]
+    """[size, 2] of the picture before, both."""
     clear: NDArray[np.uint32]
     """[size * size] what can be seen through: bytes R, G, B, A, colours times alpha."""
     listed: NDArray[np.uint32]
@@ -91,6 +86,8 @@ class Work(NamedTuple):
     """[2, 2 * some] and the same memory, texel by texel."""
     lines: NDArray[np.uint32]
     """[2, size] lines of the picture before they change."""
+    background: NDArray[np.uint32]
+    """[size * size] that of the model, which is behind the head in `pixels`."""
     pixels: NDArray[np.uint32]
     """[size * size] bytes R, G, B and a zero."""
     picture: NDArray[np.uint8]
@@ -113,21 +110,22 @@ def new_work(model: Model) -> Work:
     """For heads of that many points and pictures of that size."""
     vertices, triangles, size = len(model.rest), len(model.triangles), model.size
     some = (LISTED_LINES + 1) * size + HELD + LANES
-    pixels, fours = np.empty(size * size, np.uint32), np.empty((2, some), np.uint64)
+    pixels, fours = model.background.copy(), np.empty((2, some), np.uint64)
     planes = _aligned(16 * (triangles + 1))
     return Work(
-        places=np.empty((vertices, 3), np.float32),
-        normals=np.empty((vertices, 3), np.float32),
-        screen=np.empty((vertices, 5), np.float32),
+        moved=np.empty((6, vertices), np.float32),
+        placed=np.empty((5, vertices), np.float32),
+        screen=_aligned(8 * vertices).reshape(vertices, 8),
         facing=np.empty(triangles, np.uint8),
         planes=planes,
         textures=planes.view(np.int32),
         order=np.empty(triangles, np.int32),
         counts=np.empty(ORDERS + 1, np.int32),
         nearest=np.zeros(size * size + LANES, np.uint64),
-        depth=np.empty(size * size, np.int32),
-        spans=np.empty((size, 2), np.int32),
-        clear=np.empty(size * size, np.uint32),
+        spans=np.zeros((size, 2), np.int32),
+        hair=np.zeros((size, 2), np.int32),
+        before=np.empty((size, 2), np.int32),
+        clear=np.zeros(size * size, np.uint32),
         listed=np.zeros(some, np.uint32),
         keys=np.zeros(some, np.uint64),
         texels=np.zeros(some, np.int32),
@@ -141,6 +139,7 @@ def new_work(model: Model) -> Work:
         fours=fours,
         halves=fours.view(np.uint32),
         lines=np.empty((2, size), np.uint32),
+        background=model.background,
         pixels=pixels,
         picture=pixels.view(np.uint8).reshape(size, size, 4),
     )
