@@ -43,7 +43,7 @@ from visavis.wire.clock import Clock, MonotonicClock
 log = logging.getLogger(__name__)
 
 ASSUMED = Assumed(units_per_s=0.08, unit_cost_s=0.4, cores=0.04)
-"""Answers and what is read ahead, until they are measured."""
+"""Answers that somebody waits for, until they are measured."""
 
 _ROLES: Mapping[int, Role] = {
     llm_pb2.Message.SYSTEM: "system",

@@ -32,6 +32,8 @@ class AnsweredTurn(Turn):
 
     answer: Answer | None = None
     """What is being written, or was last; None until its request has been read."""
+    unit: Unit | None = None
+    """Of the meter, for this answer; None before it is at its slot."""
 
     def __init__(self, number: int, generator: Generator) -> None:
         super().__init__(number)
@@ -54,7 +56,14 @@ class AnsweredTurn(Turn):
         """This is written now."""
         if self.answer is not None:
             self._before.append(self.answer)
-        self.answer = answer
+        self.answer, self.unit = answer, None
+
+    def confirm(self) -> None:
+        """Somebody waits for it now."""
+        if self.answer is not None:
+            self.answer.place.confirm()
+        if self.unit is not None:
+            self.unit.want()
 
     async def results(self, tell: Coroutine[Any, Any, None]) -> Callable[[], AnswerRequest]:
         """Returns the request that goes on with the results of calls. tell: asks for them."""
@@ -143,8 +152,8 @@ class AnsweringSession(StageWork):
             return
         self._confirmed = max(self._confirmed, chunk.place.turn)
         turn = self._stage.turn
-        if turn is not None and turn.number == chunk.place.turn and turn.answer is not None:
-            turn.answer.place.confirm()
+        if turn is not None and turn.number == chunk.place.turn:
+            turn.confirm()
 
     async def answer(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
         """Start to answer turn `number`; what is wrong with it is told as an event, not raised."""
@@ -246,8 +255,9 @@ class AnsweringSession(StageWork):
         turn.write(answer)
         try:
             async with self._at_slot:
-                with self._meter.unit() as unit:
-                    return await self._publish(turn, answer, got, unit)
+                # One that is prepared makes way for all that somebody waits for.
+                with self._meter.unit(wanted=answer.place.order is Order.ANSWER) as turn.unit:
+                    return await self._publish(turn, answer, got, turn.unit)
         finally:
             answer.ledger.observe()
 

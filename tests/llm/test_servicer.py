@@ -11,7 +11,7 @@ import pytest
 from services.llm.backends.base import Delta
 from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
-from tests.fakes import MetricGrowth
+from tests.fakes import ManualClock, MetricGrowth
 from tests.llm.fake_backend import FakeBackend, words
 from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError
@@ -419,3 +419,26 @@ async def test_a_held_answer_waits_for_those_of_others_until_it_is_wanted(bus: B
         await announce(bus, "guess", 1)
         assert await next_text(guessed) == "Hm"
         assert len(backend.at_work) == 2
+
+
+async def test_an_answer_is_work_in_others_way_only_once_it_is_wanted(bus: Bus) -> None:
+    backend, clock = FakeBackend(*words("Hm"), hang=True), ManualClock()
+    service = LlmService(
+        LlmSettings.model_validate({}), bus, "llm-test", backend=backend, clock=clock
+    )
+    meter = service.admission.meter
+    async with (
+        asyncio.timeout(30),
+        served(service, "visavis.v1.LanguageModel") as channel,
+        bus.subscribe("guess", Kind.TOKENS) as guessed,
+        attached(Stub(channel), "guess") as lease,
+    ):
+        await lease.write(begin(1, held=True))
+        assert await next_text(guessed) == "Hm"
+        held = meter.measured().unit_cost_s
+        clock.advance(10)
+        assert meter.measured().unit_cost_s == held
+        await announce(bus, "guess", 1)
+        while meter.measured().unit_cost_s == held:
+            clock.advance(0.1)
+            await asyncio.sleep(0.01)

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 PICTURES_HZ = 25.0
+_PAUSED_S = 1.0
+"""Of a question, between two pauses."""
 _CHUNK_S = 0.2
 """Pictures are simulated in bunches of so much speech."""
 
@@ -33,6 +35,10 @@ class Costs:
     send_share: float = 0.05
     """Of a core, while an answer is being played."""
     phrases: int = 3
+    llm_threads: float = 1.0
+    """Cores that the language model takes while it works."""
+    drafts: int = 2
+    """Of each question: heard while it pauses, and answered in vain."""
     answer_s: float = 5.0
     interval_s: float = 20.0
     """From the end of an answer to the next question, on average."""
@@ -43,6 +49,8 @@ class Job:
     lane: str
     left_s: float
     done: Callable[[], None]
+    makes_way: bool
+    threads: float
 
 
 @dataclass
@@ -65,25 +73,36 @@ class World:
     def after(self, delay_s: float, act: Callable[[], None]) -> None:
         heapq.heappush(self._later, (self.now_s + delay_s, next(self._order), act))
 
-    def ask(self, lane: str, work_s: float, done: Callable[[], None]) -> None:
-        self._lanes.setdefault(lane, deque()).append(Job(lane, work_s, done))
+    def ask(
+        self,
+        lane: str,
+        work_s: float,
+        done: Callable[[], None],
+        *,
+        makes_way: bool = False,
+        threads: float = 1.0,
+    ) -> None:
+        """makes_way: it rests while the lane has work that does not. work_s: on that many cores."""
+        jobs = self._lanes.setdefault(lane, deque())
+        before = len(jobs) if makes_way else sum(not job.makes_way for job in jobs)
+        jobs.insert(before, Job(lane, work_s, done, makes_way, threads))
 
     def run(self, until_s: float) -> None:
         while self.now_s < until_s:
             heads = [jobs[0] for jobs in self._lanes.values() if jobs]
-            pace = min(1.0, self.cores / len(heads)) if heads else 1.0
+            pace = min(1.0, self.cores / max(1.0, sum(job.threads for job in heads)))
             next_s = min(self._later[0][0] if self._later else math.inf, until_s)
             shortest = min((job.left_s for job in heads), default=math.inf)
             step_s = min(next_s - self.now_s, shortest / pace)
             self.now_s += step_s
             for job in heads:
                 job.left_s -= step_s * pace
-                self.used_s[job.lane] = self.used_s.get(job.lane, 0.0) + step_s * pace
-                waited_s = self.waited_s.get(job.lane, 0.0)
-                self.waited_s[job.lane] = waited_s + step_s * (1.0 - pace)
+                used_s, waited_s = self.used_s.get(job.lane, 0.0), self.waited_s.get(job.lane, 0.0)
+                self.used_s[job.lane] = used_s + step_s * pace * job.threads
+                self.waited_s[job.lane] = waited_s + step_s * (1.0 - pace) * job.threads
             for job in heads:
                 if job.left_s <= 1e-9:
-                    self._lanes[job.lane].popleft()
+                    self._lanes[job.lane].remove(job)
                     job.done()
             while self._later and self._later[0][0] <= self.now_s + 1e-12:
                 heapq.heappop(self._later)[2]()
@@ -117,7 +136,7 @@ class Visitor:
         self._world, self._costs, self._meters = world, costs, meters
         self._random = random.Random(seed)
         self._lane = f"face-{seed % 2}"
-        world.after(self._random.expovariate(1 / costs.interval_s), self._ask)
+        world.after(self._random.expovariate(1 / costs.interval_s), self._speak)
 
     def _work(self, stage: str, work_s: float, then: Callable[[], None], first: bool) -> None:
         work_s *= self._random.uniform(0.6, 1.4)
@@ -129,12 +148,26 @@ class Visitor:
             self._meters.end(stage)
             then()
 
-        self._world.ask(self._lane if stage == "face" else stage, work_s, done)
+        lane = self._lane if stage == "face" else stage
+        threads = self._costs.llm_threads if stage == "llm" else 1.0
+        self._world.ask(lane, work_s, done, threads=threads)
 
-    def _ask(self) -> None:
+    def _speak(self) -> None:
         if not self.here:
             return
         self.at_work = True
+        for pause in range(self._costs.drafts):
+            self._world.after(pause * _PAUSED_S, self._draft)
+        self._world.after(self._costs.drafts * _PAUSED_S, self._ask)
+
+    def _draft(self) -> None:
+        def heard() -> None:
+            c = self._costs
+            self._world.ask("llm", c.read_s, lambda: None, makes_way=True, threads=c.llm_threads)
+
+        self._work("asr", self._costs.hear_s, heard, False)
+
+    def _ask(self) -> None:
         asked_s, c = self._world.now_s, self._costs
 
         def spoken() -> None:
@@ -160,7 +193,7 @@ class Visitor:
         c, due_s = self._costs, began_s + (chunk + 1) * _CHUNK_S
         if chunk * _CHUNK_S >= c.answer_s:
             self.at_work = False
-            self._world.after(self._random.expovariate(1 / c.interval_s), self._ask)
+            self._world.after(self._random.expovariate(1 / c.interval_s), self._speak)
             return
 
         def shown() -> None:

@@ -373,10 +373,18 @@ class Weighed(Meters):
 KNOCKING_S = 900.0
 
 
-def crowd(cores: float, costs: Costs, callers: int, seed: int) -> list[Visitor]:
+CORES, COSTS = 2.0, Costs()
+
+
+@pytest.fixture(scope="module")
+def the_knee() -> tuple[int, float]:
+    return knee(CORES, COSTS, length_s=900.0)
+
+
+def crowd(callers: int, seed: int) -> list[Visitor]:
     """So many knock again and again for a quarter of an hour; those who were let in, and what they
     had for half an hour after it."""
-    world = World(cores)
+    world = World(CORES)
     weighed, inside = Weighed(world), list[Visitor]()
 
     def look() -> None:
@@ -388,7 +396,7 @@ def crowd(cores: float, costs: Costs, callers: int, seed: int) -> list[Visitor]:
         if len(inside) == callers or world.now_s >= KNOCKING_S:
             return
         if weighed.takes_another():
-            inside.append(Visitor(world, costs, seed + len(inside), weighed))
+            inside.append(Visitor(world, COSTS, seed + len(inside), weighed))
             for stage in weighed.stages.values():
                 stage.meter.attached(len(inside))
         world.after(2.0, knock)
@@ -399,12 +407,36 @@ def crowd(cores: float, costs: Costs, callers: int, seed: int) -> list[Visitor]:
     return inside
 
 
-def test_simulated_at_twice_the_knee_as_many_are_let_in_and_served_as_at_the_knee() -> None:
-    cores, costs = 2.0, Costs()
-    most, at_the_knee_s = knee(cores, costs, length_s=900.0)
-    crowds = [crowd(cores, costs, 2 * most, 100 * run) for run in (1, 2)]
+def test_simulated_at_twice_the_knee_as_many_are_let_in_and_served_as_at_the_knee(
+    the_knee: tuple[int, float],
+) -> None:
+    most, at_the_knee_s = the_knee
+    crowds = [crowd(2 * most, 100 * run) for run in (1, 2)]
     let_in = sum(len(inside) for inside in crowds) / len(crowds)
     assert 0.9 * most <= let_in <= 1.2 * most
     theirs = outcome([visitor for inside in crowds for visitor in inside], KNOCKING_S)
     assert theirs.p95_s <= 1.15 * at_the_knee_s
     assert theirs.late_share <= 0.01
+
+
+def let_in_at_once(callers: int, seed: int) -> int:
+    """How many of those who come within seconds, after one visitor alone has been there for 100."""
+    world = World(CORES)
+    weighed = Weighed(world)
+    inside = list[Visitor]()
+    while world.now_s < 100.0 + callers:
+        if not inside or (world.now_s >= 100.0 and weighed.takes_another()):
+            inside.append(Visitor(world, COSTS, seed + len(inside), weighed))
+            for stage in weighed.stages.values():
+                stage.meter.attached(len(inside))
+        weighed.look(inside)
+        world.run(world.now_s + 1.0)
+    return len(inside)
+
+
+def test_what_one_visitor_taught_lets_most_in_who_come_at_once(
+    the_knee: tuple[int, float],
+) -> None:
+    most, _ = the_knee
+    let_in = sum(let_in_at_once(2 * most, 100 * run) for run in range(12)) / 12
+    assert 0.75 * most <= let_in <= 1.1 * most

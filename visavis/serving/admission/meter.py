@@ -28,7 +28,7 @@ LATELY_S = 900.0
 """How long it counts how late first units were: what was crowded out then may be served now."""
 _KEPT_FIRSTS = 200
 _PRIOR_FIRSTS = 20
-_RATIO_BOUNDS = (0.2, 5.0)
+_MOST_RATIO = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,10 @@ class Measured:
     firsts: int
     """How many first units are behind `correction`."""
     correction: float
-    """P95 of what first units took, against what was predicted for them: 1: as predicted."""
+    """P95 of what first units took, against what was predicted for them; at least 1.
+
+    It is looked at again and again, and who was let in stays: luck would be believed for good.
+    """
     late_p95_s: float
     """P95 of the latency of first units lately, or of how late units were; 0: there was none."""
 
@@ -67,11 +70,16 @@ class Measured:
 class Unit:
     """One piece of work while it lasts. Call `first` where it is what a visitor waited for."""
 
-    def __init__(self, meter: Meter, began_s: float, alone: bool) -> None:
+    def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._began_s = began_s
-        self._alone = alone
-        self._ended = False
+        self._began_s = 0.0
+        self._alone = self._wanted = self._ended = False
+
+    def want(self) -> None:
+        """From here on it is in others' way. Harmless if it was before, or has ended."""
+        if not (self._wanted or self._ended):
+            self._wanted = True
+            self._began_s, self._alone = self._meter.enter()
 
     def first(self, since_s: float | None = None) -> None:
         """It has brought the first of an answer. since_s: on the meter's clock; None: it began."""
@@ -79,9 +87,9 @@ class Unit:
 
     def end(self) -> None:
         """It holds nobody up any more, whatever becomes of it. Harmless if it has ended."""
-        if not self._ended:
-            self._ended = True
+        if self._wanted and not self._ended:
             self._meter.end()
+        self._ended = True
 
 
 class Meter:
@@ -128,9 +136,14 @@ class Meter:
             self._cpu_s += cpu_s
 
     @contextlib.contextmanager
-    def unit(self) -> Iterator[Unit]:
-        """A unit is at work, or waits for a lane, until the context or the unit ends."""
-        unit = self.begin()
+    def unit(self, *, wanted: bool = True) -> Iterator[Unit]:
+        """A unit is at work, or waits for a lane, until the context or the unit ends.
+
+        wanted: False: it makes way for all others, and does not count, until `Unit.want`.
+        """
+        unit = Unit(self)
+        if wanted:
+            unit.want()
         try:
             yield unit
         finally:
@@ -138,9 +151,15 @@ class Meter:
 
     def begin(self) -> Unit:
         """As `unit`; `end` must be called."""
+        unit = Unit(self)
+        unit.want()
+        return unit
+
+    def enter(self) -> tuple[float, bool]:
+        """One more is at work or waits: since when, and whether nothing is in its way."""
         self._advance()
         self._open += 1
-        return Unit(self, self._clock.now(), self._open == 1)
+        return self._at_s, self._open == 1
 
     def end(self, *, made: int = 1) -> None:
         """What was begun is done, or nobody wants it any more. made: how many units came of it."""
@@ -160,8 +179,7 @@ class Meter:
         if alone:
             self._clear.append(took_s / self.stretch)
         if self.promised_s:
-            least, most = _RATIO_BOUNDS
-            self._ratios.add(min(most, max(least, took_s / self.promised_s)), now_s)
+            self._ratios.add(min(_MOST_RATIO, took_s / self.promised_s), now_s)
 
     def measured(self) -> Measured:
         """As it stands now."""
@@ -173,7 +191,7 @@ class Meter:
         ratios = self._ratios.values(self._at_s)
         # Of few values the P95 is the largest: one slow unit alone tells nothing.
         p95 = min(quantile(ratios, 0.95), quantile([1.0] * _PRIOR_FIRSTS + ratios, 0.95))
-        corrected = _PRIOR_FIRSTS + len(ratios) * p95
+        corrected = _PRIOR_FIRSTS + len(ratios) * max(1.0, p95)
         return Measured(
             self._sessions,
             (assumed.units_per_s * weight_s + self._units) / exposure_s,

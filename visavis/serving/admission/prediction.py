@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass, replace
 
@@ -110,24 +111,25 @@ def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) ->
 
 def room(now: Measured, promise: Promise, machine: Machine, free_slots: int) -> int:
     """How many more sessions the stage can take; nobody else counts at an idle stage."""
-    if free_slots <= 0:
+    most = min(free_slots, _MOST_ROOM)
+    if most <= 0:
         return 0
-    least = 0 if now.sessions else 1
-    for more in range(1, min(free_slots, _MOST_ROOM) + 1):
-        if predict(now, promise, machine, more).slack < 0:
-            return max(least, more - 1)
-    return min(free_slots, _MOST_ROOM)
+    mores = range(1, most + 1)
+    found = bisect.bisect(mores, 1.0, key=lambda more: predict(now, promise, machine, more).load)
+    return max(found, 0 if now.sessions else 1)
 
 
 def first_p95_s(now: Measured, promise: Promise, sessions: int, stretch: float) -> float:
     """P95 of a first unit's latency with so many sessions, before any correction.
 
     What it takes where nothing is in its way, and the wait for a lane that others are at work on
-    (P95 of an M/M/1 queue, all lanes taken for one that is as quick), stretched by what the machine
+    (P95 of an M/G/1 queue, all lanes taken for one that is as quick), stretched by what the machine
     is asked for.
     """
     busy = busy_share(now, promise, sessions - 1, stretch)
-    wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes)
+    # Units are taken to vary as much as what first ones take alone.
+    variation = now.first_sd_s / now.first_s if now.first_s else 0.0
+    wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes, variation)
     # Two that do not depend on each other seldom come at their worst together.
     return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
 
@@ -137,12 +139,17 @@ def busy_share(now: Measured, promise: Promise, sessions: int, stretch: float) -
     return sessions * now.units_per_s * now.unit_cost_s * stretch / promise.lanes
 
 
-def wait_p95_s(busy: float, unit_s: float) -> float:
-    """P95 of the wait in an M/M/1 queue. busy: share of the time in which it works."""
+def wait_p95_s(busy: float, unit_s: float, variation: float) -> float:
+    """P95 of the wait in an M/G/1 queue: who waits at all does for an exponential time.
+
+    busy: share of the time in which it works. variation: standard deviation of a unit over its mean
+    (Pollaczek and Khinchine: on average half as much is left of units that are alike).
+    """
     busy = min(busy, _FULL)
     if busy <= 0.05:
         return 0.0
-    return unit_s * math.log(busy / 0.05) / (1.0 - busy)
+    left_s = unit_s * (1.0 + variation**2) / 2.0
+    return left_s * math.log(busy / 0.05) / (1.0 - busy)
 
 
 def stretch_of(busy: float, cores: float) -> float:
