@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.making.portrait import PortraitStudio
 from services.face.draw.blendshapes import arkit_weights
+from services.face.draw.compiling import compiled
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, HeadBundle, read_bundle
 from services.face.engines.head.glb import Part
 from services.face.engines.head.light import LIGHT_SIDE, sphere, tint
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, kind_of, model_of
-from services.face.engines.head.renderer import HeadRenderer, placing, thread_work
+from services.face.engines.head.raster.carriage import placing
+from services.face.engines.head.renderer import HeadRenderer, carriage_of, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER
 from services.face.engines.head.textures import on_screen, textures_of
 from training.painter.crops import ANCHORS, CROP_UNITS, crop_place
@@ -178,6 +180,12 @@ def _pixels(picture: NDArray[np.uint8]) -> NDArray[np.uint32]:
     )
 
 
+@compiled()
+def _turned(carried, weights, model):  # type: ignore[no-untyped-def]
+    """[3, 4] where a pose carries what turns with the head."""
+    return placing(carried, weights, model).turned
+
+
 class Nobodies:
     """Makes people of base heads."""
 
@@ -215,7 +223,7 @@ class Nobodies:
         return Person(model, turned, crop_place(self._anchors(base, model, turned)))
 
     def _anchors(self, base: BaseHead, model: Model, turned: FacePose) -> NDArray[np.float64]:
-        where = placing(turned, arkit_weights(turned), model).turned
+        where = _turned(carriage_of(turned), arkit_weights(turned), model)
         seen = base.at(ANCHORS, model.rest) @ where[:, :3].T + where[:, 3]
         flat = seen[:, :2] / seen[:, 2:3] * model.camera[12]
         return np.asarray(np.column_stack([DRAWN / 2 + flat[:, 0], DRAWN / 2 - flat[:, 1]]) - 0.5)

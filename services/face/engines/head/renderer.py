@@ -36,9 +36,13 @@ class HeadRenderer:
         The same pose gives the same bytes.
         """
         work = thread_work(self._model)
-        carried = np.array(_CARRIAGE(pose), np.float64)
-        draw_head(arkit_weights(pose), carried, self._model, work)
+        draw_head(arkit_weights(pose), carriage_of(pose), self._model, work)
         return work.picture
+
+
+def carriage_of(pose: FacePose) -> NDArray[np.float64]:
+    """[6] where it carries the head, as `placing` reads it."""
+    return np.array(_CARRIAGE(pose), np.float64)
 
 
 _of_thread = threading.local()
