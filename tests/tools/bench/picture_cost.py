@@ -1,14 +1,14 @@
 """What one picture costs the processor: python -m tests.tools.bench.picture_cost [HEAD]
 
 The default avatar, or the head in the folder HEAD at 512 and 1024 pixels, drawn, converted and
-encoded on this thread, four pictures in a row every 30 ms as the service does it. Thread CPU time,
-which neighbours on the machine still stretch: compare two trees by turns (PYTHONPATH says which one
-is measured).
+encoded on this thread, four pictures in a row every 30 ms as the service does it for one visitor;
+and drawn alone, one picture after the other, as for many. Thread CPU time, which neighbours on the
+machine still stretch: compare two trees by turns (PYTHONPATH says which one is measured).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from pathlib import Path
 from typing import Protocol
@@ -53,8 +53,8 @@ def _report(renderer: _Renderer) -> None:
         steps, kbits = _measured(renderer, poses)
         drawing, encoding = np.median(steps, axis=0)
         print(  # noqa: T201
-            f"{renderer.size} pixels, {name}: drawing {drawing:.2f}, "
-            f"colours and H.264 {encoding:.2f}, "
+            f"{renderer.size} pixels, {name}: drawing {drawing:.2f} "
+            f"({_drawn_alone_ms(renderer, poses):.2f} alone), colours and H.264 {encoding:.2f}, "
             f"sum of means {steps.mean(axis=0).sum():.2f} ms; {kbits:.0f} kbit/s"
         )
 
@@ -98,5 +98,20 @@ def _measured(renderer: _Renderer, poses: list[FacePose]) -> tuple[NDArray[np.fl
     return 1e3 * np.array(steps[_UNCOUNTED:]), 8 * size * _FPS / len(poses) / 1e3
 
 
+def _drawn_alone_ms(renderer: _Renderer, poses: list[FacePose]) -> float:
+    """Of a picture, with nothing between it and the one before: median."""
+    took_s = list[float]()
+    for pose in poses:
+        began_s = time.thread_time()
+        renderer.draw(pose)
+        took_s.append(time.thread_time() - began_s)
+    return 1e3 * float(np.median(took_s[_UNCOUNTED:]))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve() if len(sys.argv) > 1 else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("head", nargs="?", type=Path, help="folder; without: the default avatar")
+    chosen: Path | None = parser.parse_args().head
+    main(None if chosen is None else chosen.resolve())
