@@ -343,6 +343,8 @@ def main() -> int:
         clips = spoken_questions(Console(stderr=True))
     found, pictures = asyncio.run(_run(options, clips))
     sys.stdout.write(table(found))
+    if pictures:
+        options.pictures.mkdir(parents=True, exist_ok=True)
     for name, svg in pictures.items():
         write_png(svg, options.pictures / f"dashboard-{name}.png")
     return 0 if all(one.known for one in found) else 1
