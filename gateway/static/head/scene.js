@@ -7,7 +7,6 @@ import { framed, isView, lit } from "./framing.js";
 
 const TURN_LIMIT = { x: 0.7, y: 0.35 };
 const ZOOM_LIMIT = { least: 0.6, most: 1.6 };
-const EXPOSURE = 0.85;
 const MOST_PIXELS = 2;
 const LEAST_PIXELS = 0.5;
 /** A device that shows fewer pictures gets coarser ones. */
@@ -59,7 +58,7 @@ export class HeadScene {
     this.#place();
   }
 
-  #shine({ lamps, around, baked }) {
+  #shine({ lamps, around, exposure, baked }) {
     this.#light.clear();
     this.#light.add(new HemisphereLight(0xffffff, baked ? 0xffffff : 0x8a7f78, around));
     for (const { colour, strength, direction } of lamps) {
@@ -69,7 +68,7 @@ export class HeadScene {
     }
     // Light that is in the textures has been through a film already.
     this.#renderer.toneMapping = baked ? NoToneMapping : ACESFilmicToneMapping;
-    this.#renderer.toneMappingExposure = baked ? 1 : EXPOSURE;
+    this.#renderer.toneMappingExposure = exposure;
   }
 
   /** @param {"portrait" | "close" | "wide"} name */
