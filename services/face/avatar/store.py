@@ -198,22 +198,20 @@ class FolderStore(ABC, Generic[KeptT]):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
         with self._changing:
             folder = self._folder_of(name)
-            digest = shared_digest(folder / _SHARED)
+            digest = noted(folder / _SHARED)
             self._deleted.note(name, digest)
-            if digest and _written(folder / _MARK):
+            if digest and noted(folder / _MARK):
                 self._buried.add([digest])
             self._remove(name)
 
     # As a shelf
 
     def kept(self) -> dict[str, str]:
-        return {
-            name: shared_digest(self._folder / name / _SHARED) for name in self._in(self._folder)
-        }
+        return {name: noted(self._folder / name / _SHARED) for name in self._in(self._folder)}
 
     def pack(self, name: str) -> bytes:
         folder = self._folder / name
-        return pack({file: folder / file for file in self._files}, _written(folder / _MARK))
+        return pack({file: folder / file for file in self._files}, noted(folder / _MARK))
 
     def take(self, name: str, packed: bytes, digest: str) -> None:
         files = unpacked(packed, self._files)
@@ -279,7 +277,7 @@ class FolderStore(ABC, Generic[KeptT]):
         """Two replicas on one disk may do it at once: the other one has done it then."""
         there = self._folder / name
         if there.exists():
-            if shared_digest(there / _SHARED):
+            if noted(there / _SHARED):
                 shutil.rmtree(there)
             else:
                 log.warning("avatar %r is another one than the replicas share", name)
@@ -367,13 +365,8 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
         (folder / file).write_bytes(content)
 
 
-def shared_digest(note: Path) -> str:
-    """What a file says of an avatar that is shared; "": it is not."""
-    return _written(note)
-
-
-def _written(file: Path) -> str:
-    """Nothing where it is not there."""
+def noted(file: Path) -> str:
+    """What a file beside an avatar says of it; "" where it is not there."""
     try:
         return file.read_text()
     except FileNotFoundError:

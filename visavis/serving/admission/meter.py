@@ -141,9 +141,7 @@ class Meter:
 
         wanted: False: it makes way for all others, and does not count, until `Unit.want`.
         """
-        unit = Unit(self)
-        if wanted:
-            unit.want()
+        unit = self.begin() if wanted else Unit(self)
         try:
             yield unit
         finally:

@@ -26,7 +26,7 @@ from services.face.avatar.packing import (
     set_aside,
     unpacked,
 )
-from services.face.avatar.store import check_new, is_name, not_kept, shared_digest
+from services.face.avatar.store import check_new, is_name, not_kept, noted
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
 from visavis.serving.errors import InvalidInputError, UnknownNameError
@@ -198,13 +198,13 @@ class CharacterStore:
         with self._lock:
             if not self._is_there(name):
                 raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
-            self._deleted.note(name, shared_digest(self._file(name, _SHARED)))
+            self._deleted.note(name, noted(self._file(name, _SHARED)))
             self._remove(name)
 
     # As a shelf
 
     def kept(self) -> dict[str, str]:
-        return {name: shared_digest(self._file(name, _SHARED)) for name in self._uploaded()}
+        return {name: noted(self._file(name, _SHARED)) for name in self._uploaded()}
 
     def pack(self, name: str) -> bytes:
         return pack({suffix: self._file(name, suffix) for suffix in _SUFFIXES})
@@ -214,7 +214,7 @@ class CharacterStore:
         if not is_name(name) or name == DEFAULT_CHARACTER:
             raise ValueError(f"{name!r} is no name for a character of a user")
         with self._lock:
-            if not shared_digest(self._file(name, _SHARED)):
+            if not noted(self._file(name, _SHARED)):
                 for suffix in _SUFFIXES:
                     set_aside(self._file(name, suffix))
             self._write(name, files)

@@ -36,6 +36,7 @@ from services.face.engines.head.raster.vertices import (
     turn_normals,
 )
 from services.face.engines.head.raster.work import Work
+from visavis import arkit
 
 _Draw: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float64], Model, Work], None]
 
@@ -69,6 +70,7 @@ def _drawing(built_in: int) -> _Draw:
 
 draw_head = _drawing(
     source_digest(
+        arkit,
         compiling,
         raster,
         light,

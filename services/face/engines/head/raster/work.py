@@ -107,7 +107,7 @@ class Work(NamedTuple):
 
 
 def new_work(model: Model) -> Work:
-    """For heads of that many points and pictures of that size."""
+    """For heads of that many points before that background."""
     vertices, triangles, size = len(model.rest), len(model.triangles), model.size
     some = (LISTED_LINES + 1) * size + HELD + LANES
     pixels, fours = model.background.copy(), np.empty((2, some), np.uint64)
