@@ -61,6 +61,7 @@ CATALOGUE = {
     "/v1/avatars/{name}/head.json",
     "/v1/avatars/{name}/background.png",
 }
+REALTIME = "/v1/realtime"
 WITHOUT_A_SESSION = {
     "/v1/models",
     "/v1/models/{name:path}",
@@ -68,7 +69,7 @@ WITHOUT_A_SESSION = {
     "/v1/audio/speech",
     "/v1/audio/transcriptions",
     "/v1/audio/voices",
-    "/v1/realtime",
+    REALTIME,
     "/v1/realtime/client_secrets",
     "/v1/realtime/calls",
     "/v1/realtime/sessions",
@@ -184,7 +185,10 @@ async def _knock(
     if method == SOCKET:
         url = f"ws{gateway.url.removeprefix('http')}{way}"
         try:
-            async with websockets.connect(url, additional_headers=headers, proxy=None):
+            async with websockets.connect(url, additional_headers=headers, proxy=None) as socket:
+                if path == REALTIME:
+                    # It opens before its session does, and tells when that is there.
+                    await socket.recv()
                 return 101
         except websockets.InvalidStatus as refusal:
             return refusal.response.status_code
@@ -237,6 +241,8 @@ async def test_an_app_has_no_session_of_another_and_no_operation(
         of_a_session = door[1].startswith(OF_A_SESSION) or door[1] == HANG_UP
         assert status == (404 if of_a_session else 403), door
     assert gateway.inside.sessions.get(made["id"]).records.all() == []
+    # The session of a WebSocket ends only once its gateway has read that this is closed.
+    await until(lambda: len(gateway.inside.sessions.all()) == 1)
     for key, listed in ((OTHER_APP, []), (APP, [made["id"]]), (OPERATOR, [made["id"]])):
         async with GatewayClient(gateway.url, key) as client:
             answer = (await client.call("GET", SESSIONS)).json()
