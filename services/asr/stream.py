@@ -1,9 +1,10 @@
 """One session's listener: sound and answers of networks in, transcript events out.
 
 It runs no network itself. It hands out work (transcribe this, has the visitor
-finished?) for others to do in parallel, and takes the results when they come.
-At the first frame of a pause it asks for the text at once: if the visitor has
-finished, the final text is ready before the silence is long enough to be sure.
+finished?) for others to do, and takes the results when they come. At the first
+frame of a pause it asks for the text at once: if the visitor has finished, the
+final text is ready before the silence is long enough to be sure. The turn detector
+is asked where the words leave open how long that is.
 """
 
 from collections.abc import Hashable
@@ -183,9 +184,9 @@ class Listener:
         assert utterance is not None
         if signal.kind is Kind.PAUSED:
             utterance.begin_pause(signal.at_samples)
-            return [self._ask_detector(utterance), self._ask_recogniser(utterance, Purpose.PAUSE)]
+            return [self._ask_recogniser(utterance, Purpose.PAUSE)]
         if signal.kind is Kind.STILL_PAUSED:
-            return [] if self._goes_on(utterance) else [self._ask_detector(utterance)]
+            return [self._ask_detector(utterance)] if self._doubts(utterance) else []
         if signal.kind is Kind.RESUMED:
             return self._go_on(utterance)
         self._current = None
@@ -265,11 +266,11 @@ class Listener:
             # have been too short to be understood.
             return self._heed(self._endpointer.judge(_WORDLESS_FINISHED))
         odds = finished_odds(whole.text, whole.language)
-        judged = utterance.end_of_turn is not None
-        utterance.finished = fused(
-            0.5 if utterance.end_of_turn is None else utterance.end_of_turn, odds, whole.language
-        )
-        outputs: list[Output] = []
+        opinion, outputs = utterance.end_of_turn, list[Output]()
+        judged = opinion is not None or not self._opinion_tells(odds, whole.language)
+        if not judged:
+            outputs.append(self._ask_detector(utterance))
+        utterance.finished = fused(0.5 if opinion is None else opinion, odds, whole.language)
         # An answer can be prepared to words that may be all, whatever the intonation will say.
         if not utterance.announced and (judged or odds >= _MAYBE_ALL):
             utterance.announced = True
@@ -278,12 +279,21 @@ class Listener:
             outputs += self._heed(self._endpointer.judge(utterance.finished))
         return outputs
 
-    def _goes_on(self, utterance: Utterance) -> bool:
-        """The words rule out that they are all, whatever the turn detector would say."""
+    def _opinion_tells(self, odds: float, language: str) -> bool:
+        """Whether the turn detector could change how long a pause behind such words is waited out.
+
+        Where it could not it is not asked: the language model has the processor for itself.
+        """
+        least, most = (fused(opinion, odds, language) for opinion in (0.0, 1.0))
+        return self._endpointer.wait_differs(least, most)
+
+    def _doubts(self, utterance: Utterance) -> bool:
+        """Whether the turn detector is worth asking again, in a silence that has grown."""
         whole = utterance.whole()
         if utterance.text is None or not whole.text:
-            return False
-        return finished_odds(whole.text, whole.language) <= RULED_OUT
+            return True
+        odds = finished_odds(whole.text, whole.language)
+        return odds > RULED_OUT and self._opinion_tells(odds, whole.language)
 
     def _finalise(self, utterance: Utterance) -> list[Output]:
         whole = utterance.whole()
@@ -439,8 +449,7 @@ class Listener:
             late_samples=0 if utterance.ended_at is None else now - utterance.ended_at,
             stable_characters=len(text.text if final else utterance.partial.stable),
             voiced_frames=self._endpointer.voiced_frames,
-            # Both worked at the same time.
-            compute_s=max(utterance.text_cost_s, utterance.judge_cost_s if done else 0.0),
+            compute_s=utterance.text_cost_s + (utterance.judge_cost_s if done else 0.0),
             hum_odds=text.hum_odds,
         )
 

@@ -140,6 +140,7 @@ class Utterance:
         self.pause += 1
         self.speech_end = speech_end
         self.text, self.announced, self.end_of_turn = None, False, None
+        self.judge_cost_s = 0.0
 
     def whole(self) -> Transcript:
         """Settled pieces and the text of the present pause; begins with what is stable."""

@@ -198,6 +198,13 @@ class Endpointer:
         self._end_of_turn = end_of_turn
         return self._end_if_waited()
 
+    def wait_differs(self, one: float, other: float) -> bool:
+        """Whether these two opinions on a pause would have it waited out for different times."""
+        one_frames, other_frames = (
+            self.rules.wait_frames(opinion, self._habit.odds) for opinion in (one, other)
+        )
+        return one_frames != other_frames
+
     def end_utterance(self) -> list[Signal]:
         """Close the open utterance, if any, whatever the silence."""
         if not self._speaking:

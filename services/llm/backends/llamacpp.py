@@ -25,7 +25,7 @@ from typing import Any
 
 import httpx
 
-from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Tool, Tools
+from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Role, Tool, Tools
 from services.llm.backends.calls_in_text import (
     CallReader,
     has_calls,
@@ -100,6 +100,7 @@ class LlamaCppBackend:
         self._slot_free = [asyncio.Lock() for _ in range(slots)]
         self._calls: set[_Call] = set()
         self._count_again = functools.lru_cache(_COUNTS_KEPT)(self._count)
+        self._frame = functools.lru_cache(2 * slots)(self._frame_of)
 
     async def load(self) -> None:
         _check_file(self._file)
@@ -139,8 +140,29 @@ class LlamaCppBackend:
             self._calls.discard(call)
 
     def _templated(self, messages: tuple[ChatMessage, ...]) -> str:
-        """The conversation in the model's own form, up to where its answer begins. May block."""
-        return self._apply_template({"messages": _plain(messages)})
+        """The conversation in the model's own form, up to where its answer begins. May block.
+
+        While a question is spoken its conversation is asked for again and again with more words at
+        the end: what stands around these is kept.
+        """
+        *before, last = messages
+        frame = self._frame(tuple(before), last.role)
+        if frame is None or last.content != last.content.strip():
+            return self._apply_template({"messages": _plain(messages)})
+        return last.content.join(frame)
+
+    def _frame_of(self, before: tuple[ChatMessage, ...], role: Role) -> tuple[str, str] | None:
+        """What the template puts before and behind the text of the last message.
+
+        None: another text has another frame.
+        """
+        head, *tails = self._framed(before, role, _PROBE).split(_PROBE)
+        if len(tails) != 1 or self._framed(before, role, "?") != f"{head}?{tails[0]}":
+            return None
+        return head, tails[0]
+
+    def _framed(self, before: tuple[ChatMessage, ...], role: Role, text: str) -> str:
+        return self._apply_template({"messages": _plain((*before, ChatMessage(role, text)))})
 
     def _templated_with(self, messages: tuple[ChatMessage, ...], tools: Tools | None) -> str:
         """The same for a conversation with calls. tools: that may be called now. May block."""
@@ -291,10 +313,6 @@ class _Call:
 
     def _ask(self, server: Any, templated: _Templated) -> None:
         request, body = self._request, _body(self._request)
-        if request.sampling.max_tokens and not request.written:
-            body["messages"] = _plain(request.messages)
-            server.handle_chat_completions(json.dumps(body).encode(), self._on_event)
-            return
         prompt = templated(request.messages) + request.written
         body["prompt"] = prompt if request.sampling.max_tokens else _up_to_last(prompt, request)
         server.handle_completions(json.dumps(body).encode(), self._on_event)
