@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from services.face.draw.compiling import inlined, inner
@@ -16,7 +14,6 @@ from services.face.engines.head.raster.planes import (
     all_hidden,
     corners,
     depth_plane,
-    ends,
     lines_of,
     write_planes,
 )
@@ -30,8 +27,6 @@ _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _24, _ALL = np.uint32(24), np.uint32(255 << 24)
 _TRIANGLE, _32, _7 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(7)
-_AT_ONCE = 8
-"""Lines of a triangle that are looked at from the same pixel on."""
 
 
 @inner()
@@ -112,30 +107,12 @@ def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
     base, right, down = depth_plane(k, screen, triangles)
     base, right, down = base * steps, right * steps, down * steps
     last = min(last, first + LISTED_LINES * size // (rightmost - leftmost + LISTED))
+    sides, plane = (px, py, qx, qy, whole, upper, lower), (base, right, down)
+    within = np.int32(leftmost), np.int32(rightmost), np.int32(size)
     count = np.uint64(0)
-    for top in range(first, last, _AT_ONCE):
-        # Strands are long and thin, and mostly aslant.
-        below = min(top + _AT_ONCE, last)
-        one, other = np.float32(top), np.float32(below - 1)
-        a, b = ends(one, px, py, qx, qy, whole, upper, lower)
-        c, d = ends(other, px, py, qx, qy, whole, upper, lower)
-        within = (qy > one) & (qy < other)
-        low, high = min(a, c, qx if within else a), max(b, d, qx if within else b)
-        left = max(np.int64(math.floor(low)), leftmost)
-        behind = min(np.int64(math.ceil(high)), rightmost)
-        begun, end = np.float32(left), np.float32(behind - left)
-        for y in range(top, below):
-            line, at = np.float32(y), np.uint64(y * size + left)
-            start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
-            start, stop = start - begun, min(stop - begun, end)
-            near = base + right * begun + down * line
-            spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
-            place = np.uint32((y << 16) + left)
-            for i in range(0, behind - left, LISTED):
-                count += list_nearer(
-                    nearest, at + np.uint64(i), (near, right), np.float32(i), (start, stop),
-                    place + np.uint32(i), listed, count,
-                )  # fmt: skip
+    for top in range(first, last, LISTED):
+        lines = np.int32(top), np.int32(last)
+        count += list_nearer(nearest, sides, plane, within, lines, spans, listed, count)
     return count, last
 
 
@@ -231,7 +208,7 @@ def lay_over(first, last, model, work):  # type: ignore[no-untyped-def]
     opaque, spans = np.uint64(model.opaque), work.hair
     for y in range(first, last):
         line = y * size
-        begin, end = line + spans[y, 0], line + max(spans[y, 0], spans[y, 1])
+        begin, end = line + spans[0, y], line + max(spans[0, y], spans[1, y])
         for x in range(np.uint64(begin), np.uint64(end)):
             above = clear[x]
             left = _FULL - (above >> _24)

@@ -28,12 +28,12 @@ def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     for y in range(size):
         line, first, last = y * size, size, 0
         for row in range(max(y - 1, 0), min(y + 2, size)):
-            first, last = min(first, before[row, 0]), max(last, before[row, 1])
+            first, last = min(first, before[0, row]), max(last, before[1, row])
         # Of the picture before, edges were smoothed by a pixel beyond.
         first, last = max(first - 1, 0), min(last + 1, size)
         for at in range(np.uint64(line + first), np.uint64(line + max(first, last))):
             pixels[at] = background[at]
-        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
+        first, last = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
         if first < last:
             start, count = np.uint64(first), np.uint64(last - first)
             fetch_pixels(np.uint64(line) + start, count, start, y, model, work)

@@ -49,7 +49,7 @@ def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
     for y in range(begin, end):
         line, left, right = np.uint64(y * size), size, 0
         for row in range(y - 1, y + 2):
-            left, right = min(left, spans[row, 0]), max(right, spans[row, 1])
+            left, right = min(left, spans[0, row]), max(right, spans[1, row])
         left, right = max(left - 1, 1), min(right + 1, size - 1)
         for i in range(wide):
             own[i] = pixels[line + i]

@@ -78,47 +78,97 @@ cut_planes: Any = intrinsic(_cut_planes)
 
 
 def _list_nearer(
-    _typing: Any, keys: Any, key: Any, plane: Any, x: Any, ends: Any, place: Any, out: Any, to: Any
-) -> Any:
-    """Lists those of `LISTED` pixels that a triangle covers and nothing is before, and tells how
-    many they are.
+    _typing: Any, keys: Any, sides: Any, plane: Any, within: Any, lines: Any, spans: Any, out: Any,
+    to: Any,
+) -> Any:  # fmt: skip
+    """Lists those pixels of `LISTED` lines that a triangle covers and nothing is before, and tells
+    how many they are. A lane has a line: hair is long and thin, with a pixel or two in each.
 
-    keys: uint64, whose upper halves tell what is before, from `key` on; plane: (depth where x is 0,
-    what one pixel right adds), ends: (first, behind the last), x: the first pixel, all float32;
-    place: uint32, what is listed for it. Into `out`, uint32, from `to` on, where `LISTED` numbers
-    are written to.
+    keys: uint64, whose upper halves tell what is before; sides: what `ends` takes beside the line;
+    plane: inverse depth in the picture's first pixel, and what is added to it for one pixel right
+    and one down, all float32; within: the triangle's first column and the one behind the last,
+    the picture's width; lines: the first, and the one behind the triangle's last, all int32; spans:
+    int32, [2, any] of each line. Into `out`, uint32, from `to` on: column | row << 16; as many
+    again as there are lanes are written to.
     """
-    number, long, two = types.float32, types.uint64, _several(types.float32, 2)
-    signature = types.uint64(keys, long, two, number, two, types.uint32, out, long)
+    number, long, whole = types.float32, types.uint64, types.int32
+    sevens, threes = _several(number, 7), _several(number, 3)
+    signature = long(keys, sevens, threes, _several(whole, 3), _several(whole, 2), spans, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
-        eight = _place(context_of, given, 0, given[1], ir.VectorType(_LONG, LISTED))
-        before = builder.load(eight, align=_KEY)
-        shift = ir.Constant(before.type, [32] * LISTED)
-        before = builder.trunc(builder.lshr(before, shift), ir.VectorType(_INT, LISTED))
-        near, right = (builder.extract_value(given[2], k) for k in range(2))
-        start, stop = (builder.extract_value(given[4], k) for k in range(2))
-        steps = ir.Constant(ir.VectorType(_FLOAT, LISTED), [float(k) for k in range(LISTED)])
-        x = builder.fadd(_spread(builder, given[3], LISTED), steps, _FAST)
-        depth = builder.fmul(_spread(builder, right, LISTED), x, _FAST)
-        depth = builder.fadd(_spread(builder, near, LISTED), depth, _FAST)
-        shows = builder.icmp_signed(">", builder.fptosi(depth, before.type), before)
-        after = builder.fcmp_ordered(">=", x, _spread(builder, start, LISTED))
-        shows = builder.and_(shows, after)
-        within = builder.fcmp_ordered("<", x, _spread(builder, stop, LISTED))
-        shows = builder.and_(shows, within)
-        places = ir.Constant(before.type, list(range(LISTED)))
-        places = builder.add(_spread(builder, given[5], LISTED), places)
-        kind = ir.FunctionType(places.type, [places.type, shows.type, places.type])
-        name = f"llvm.experimental.vector.compress.v{LISTED}i32"
-        compress = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-            builder.module, kind, name
-        )
-        listed = builder.call(compress, [places, shows, ir.Constant(places.type, ir.Undefined)])
-        builder.store(listed, _place(context_of, given, 6, given[7], places.type), align=_NUMBER)
-        chosen = builder.bitcast(shows, ir.IntType(LISTED))
-        return builder.zext(builder.ctpop(chosen), _LONG)
+        floats, ints = ir.VectorType(_FLOAT, LISTED), ir.VectorType(_INT, LISTED)
+
+        def of(which: int, k: int) -> Any:
+            return _spread(builder, builder.extract_value(given[which], k), LISTED)
+
+        def along(at: Any, step: Any, count: Any) -> Any:
+            return builder.fadd(at, builder.fmul(step, count, _FAST), _FAST)
+
+        def rounded_up(at: Any) -> Any:
+            return builder.fptosi(_called(builder, "ceil.v8f32", floats, [at]), ints)
+
+        def chosen(order: str, one: Any, other: Any) -> Any:
+            return builder.select(builder.icmp_signed(order, one, other), one, other)
+
+        px, py, qx, qy, slope, upper, lower = (of(1, k) for k in range(7))
+        row = builder.add(of(4, 0), ir.Constant(ints, list(range(LISTED))))
+        y = builder.sitofp(row, floats)
+        side = along(px, builder.fsub(y, py, _FAST), slope)
+        above, below = builder.fsub(y, py, _FAST), builder.fsub(y, qy, _FAST)
+        above, below = along(px, above, upper), along(qx, below, lower)
+        other = builder.select(builder.fcmp_ordered("<", y, qy), above, below)
+        swapped = builder.fcmp_ordered("<", other, side)
+        start = chosen(">", rounded_up(builder.select(swapped, other, side)), of(3, 0))
+        stop = chosen("<", rounded_up(builder.select(swapped, side, other)), of(3, 1))
+        # Of lines behind the last one there is nothing.
+        nothing = _spread(builder, _INT(0), LISTED)
+        stop = builder.select(builder.icmp_signed("<", row, of(4, 1)), stop, nothing)
+        some = builder.icmp_signed("<", start, stop)
+        array = context.make_array(signature.args[5])(context, builder, given[5])
+        for k, (order, end) in enumerate((("<", start), (">", stop))):
+            at = builder.mul(builder.extract_value(array.shape, 1), _LONG(k))
+            at = builder.add(at, builder.sext(builder.extract_value(given[4], 0), _LONG))
+            place = _place(context_of, given, 5, at, ints)
+            seen = builder.load(place, align=_NUMBER)
+            end = builder.select(some, chosen(order, end, seen), seen)
+            builder.store(end, place, align=_NUMBER)
+
+        near = along(of(2, 0), of(2, 2), y)
+        right, line = of(2, 1), builder.mul(row, of(3, 2))
+        name = builder.shl(row, _spread(builder, _INT(16), LISTED))
+        first = builder.ptrtoint(_place(context_of, given, 0, _LONG(0), _INT), _LONG)
+        # Upper halves of keys.
+        first = _spread(builder, builder.add(first, _LONG(_KEY // 2)), LISTED)
+        longs = ir.VectorType(_LONG, LISTED)
+        anything = ir.Constant(ints, ir.Undefined)
+        begun = builder.block
+        head, body, done = (builder.append_basic_block() for _ in range(3))
+        builder.branch(head)
+        builder.position_at_end(head)
+        x, count = builder.phi(ints), builder.phi(_LONG)
+        x.add_incoming(start, begun)
+        count.add_incoming(given[7], begun)
+        covered = builder.icmp_signed("<", x, stop)
+        mask = builder.bitcast(covered, ir.IntType(LISTED))
+        builder.cbranch(builder.icmp_unsigned("!=", mask, mask.type(0)), body, done)
+        builder.position_at_end(body)
+        at = builder.sext(builder.add(line, x), longs)
+        at = builder.add(first, builder.shl(at, _spread(builder, _LONG(3), LISTED)))
+        pointers = builder.inttoptr(at, ir.VectorType(_INT.as_pointer(), LISTED))
+        asked = [pointers, _INT(_NUMBER), covered, anything]
+        before = _called(builder, "masked.gather.v8i32.v8p0", ints, asked)
+        depth = builder.fptosi(along(near, right, builder.sitofp(x, floats)), ints)
+        shows = builder.and_(covered, builder.icmp_signed(">", depth, before))
+        asked = [builder.add(name, x), shows, anything]
+        listed = _called(builder, "experimental.vector.compress.v8i32", ints, asked)
+        builder.store(listed, _place(context_of, given, 6, count, ints), align=_NUMBER)
+        found = builder.ctpop(builder.bitcast(shows, ir.IntType(LISTED)))
+        x.add_incoming(builder.add(x, _spread(builder, _INT(1), LISTED)), body)
+        count.add_incoming(builder.add(count, builder.zext(found, _LONG)), body)
+        builder.branch(head)
+        builder.position_at_end(done)
+        return builder.sub(count, given[7])
 
     return signature, generate
 
@@ -205,6 +255,15 @@ def _place(context_of: Any, given: Any, which: int, at: Any, kind: Any) -> Any:
     context, builder, arguments = context_of
     data = context.make_array(arguments[which])(context, builder, given[which]).data
     return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+
+
+def _called(builder: Any, name: str, result: Any, given: Sequence[Any]) -> Any:
+    """What an instruction of LLVM's own gives."""
+    kind = ir.FunctionType(result, [it.type for it in given])
+    asked = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, kind, f"llvm.{name}"
+    )
+    return builder.call(asked, given)
 
 
 def _spread(builder: Any, number: Any, lanes: int) -> Any:

@@ -44,21 +44,22 @@ def all_hidden(px, py, qx, qy, rx, ry, near, size, nearest):  # type: ignore[no-
     """Whether something is before all corners of a triangle and its middle, which mostly means
     before all of it. near: inverse depth of its nearest corner.
     """
-    limit, third = np.float32(size - 1), np.float32(1 / 3)
+    third = np.float32(1 / 3)
     step = np.uint64(np.int64(near * np.float32(STEPS))) << np.uint64(32)
-    found = True
-    for k in range(4):
-        if k == 0:
-            x, y = px, py
-        elif k == 1:
-            x, y = qx, qy
-        elif k == 2:
-            x, y = rx, ry
-        else:
-            x, y = (px + qx + rx) * third, (py + qy + ry) * third
-        column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
-        found = found and nearest[int(row) * size + int(column)] >= step
-    return found
+    # All four are asked: a processor cannot foretell which of them tells.
+    hidden = nearest[pixel_at(px, py, size)] >= step
+    hidden &= nearest[pixel_at(qx, qy, size)] >= step
+    hidden &= nearest[pixel_at(rx, ry, size)] >= step
+    middle = pixel_at((px + qx + rx) * third, (py + qy + ry) * third, size)
+    return hidden & (nearest[middle] >= step)
+
+
+@inlined()
+def pixel_at(x, y, size):  # type: ignore[no-untyped-def]
+    """The pixel of a place on the screen; at its edge, of one beside it."""
+    limit = np.float32(size - 1)
+    column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
+    return np.uint64(np.int32(row)) * np.uint64(size) + np.uint64(np.int32(column))
 
 
 @inlined()

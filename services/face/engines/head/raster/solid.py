@@ -22,14 +22,14 @@ def wipe(work):  # type: ignore[no-untyped-def]
     nearest, clear, before, size = work.nearest, work.clear, work.before, len(work.picture)
     spans, hair = work.spans, work.hair
     for y in range(size):
-        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
-        before[y, 0], before[y, 1] = first, last
+        first, last = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
+        before[0, y], before[1, y] = first, last
         for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
             nearest[at] = np.uint64(0)
-        first, last = hair[y, 0], hair[y, 1]
+        first, last = hair[0, y], hair[1, y]
         for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
             clear[at] = np.uint32(0)
-        spans[y, 0], spans[y, 1], hair[y, 0], hair[y, 1] = size, 0, size, 0
+        spans[0, y], spans[1, y], hair[0, y], hair[1, y] = size, 0, size, 0
 
 
 @inner()
@@ -58,7 +58,7 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
             line = np.float32(y)
             start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
             start, stop = start - begun, min(stop - begun, end)
-            spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
+            spans[0, y], spans[1, y] = min(spans[0, y], left), max(spans[1, y], behind)
             begin, at = base + right * begun + down * line, np.uint64(y * size + left)
             for i in range(wide):
                 x = np.float32(np.int32(i))

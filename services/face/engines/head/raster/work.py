@@ -51,11 +51,13 @@ class Work(NamedTuple):
     nearest: NDArray[np.uint64]
     """[size * size + LANES] `STEPS` of inverse depth << 32 | 1 + triangle; 0: there is none."""
     spans: NDArray[np.int32]
-    """[size, 2] first pixel of each line that shows what is opaque, and the one behind the last."""
+    """[2, size + LANES] first pixel of each line that shows what is opaque, and the one behind the
+    last.
+    """
     hair: NDArray[np.int32]
-    """[size, 2] the same of what may be seen through."""
+    """[2, size + LANES] the same of what may be seen through."""
     before: NDArray[np.int32]
-    """[size, 2] of the picture before, both."""
+    """[2, size + LANES] of the picture before, both."""
     clear: NDArray[np.uint32]
     """[size * size] what can be seen through: bytes R, G, B, A, colours times alpha."""
     listed: NDArray[np.uint32]
@@ -122,9 +124,9 @@ def new_work(model: Model) -> Work:
         order=np.empty(triangles, np.int32),
         counts=np.empty(ORDERS + 1, np.int32),
         nearest=np.zeros(size * size + LANES, np.uint64),
-        spans=np.zeros((size, 2), np.int32),
-        hair=np.zeros((size, 2), np.int32),
-        before=np.empty((size, 2), np.int32),
+        spans=np.zeros((2, size + LANES), np.int32),
+        hair=np.zeros((2, size + LANES), np.int32),
+        before=np.empty((2, size + LANES), np.int32),
         clear=np.zeros(size * size, np.uint32),
         listed=np.zeros(some, np.uint32),
         keys=np.zeros(some, np.uint64),
