@@ -8,9 +8,9 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.raster.colours import blended
-from services.face.engines.head.raster.work import STEPS
+from services.face.engines.head.raster.planes import step_of
 
-_EDGE_STEPS = np.int64(0.03 * STEPS)
+_HIDES = np.float32(0.03)
 """Inverse metres: what lies so much nearer than an edge hides it; some centimetres, as a round
 surface falls off steeply at its outline.
 """
@@ -18,7 +18,7 @@ _LEAST = np.uint32(0x01000000)
 """From here on a pixel of `clear` is not all clear."""
 _LANES, _ALL = np.uint32(0x00FF00FF), np.uint32(255 << 24)
 _BYTE, _FULL = np.uint32(8), np.uint32(255)
-_3, _4, _32 = np.uint32(3), np.uint32(4), np.uint64(32)
+_3, _4 = np.uint32(3), np.uint32(4)
 
 
 @inlined()
@@ -31,18 +31,12 @@ def beside(other, its_depth, its_colour, above, near, colour):  # type: ignore[n
     return its_colour if seen else colour
 
 
-@inlined()
-def depth_of(nearest, x):  # type: ignore[no-untyped-def]
-    """`STEPS` of inverse depth of what is nearest in a pixel."""
-    return np.int32(nearest[x] >> _32)
-
-
 @inner()
 def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
     """Makes the edges of hair as soft as hair's are. Within, it stays as sharp as it is."""
     clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
     wide, one, spans = np.uint64(size), np.uint64(1), work.hair
-    over, own = work.lines[0], work.lines[1]
+    over, own, steps = work.lines[0], work.lines[1], np.uint32(-(1 << work.bits))
     begin, end = max(first - 1, 1), min(last + 1, size - 1)
     for i in range(size):
         over[i] = pixels[(begin - 1) * size + i]
@@ -55,17 +49,17 @@ def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
             own[i] = pixels[line + i]
         for i in range(np.uint64(left), np.uint64(max(left, right))):
             x = line + i
-            above, near, colour = clear[x], depth_of(nearest, x), own[i]
+            above, near, colour = clear[x], nearest[x] & steps, own[i]
             before, behind, up, under = (
                 clear[x - one],
                 clear[x + one],
                 clear[x - wide],
                 clear[x + wide],
             )
-            a = beside(before, depth_of(nearest, x - one), own[i - one], above, near, colour)
-            b = beside(behind, depth_of(nearest, x + one), own[i + one], above, near, colour)
-            c = beside(up, depth_of(nearest, x - wide), over[i], above, near, colour)
-            d = beside(under, depth_of(nearest, x + wide), pixels[x + wide], above, near, colour)
+            a = beside(before, nearest[x - one] & steps, own[i - one], above, near, colour)
+            b = beside(behind, nearest[x + one] & steps, own[i + one], above, near, colour)
+            c = beside(up, nearest[x - wide] & steps, over[i], above, near, colour)
+            d = beside(under, nearest[x + wide] & steps, pixels[x + wide], above, near, colour)
             red_blue = (colour & _LANES) * _4 + (a & _LANES) + (b & _LANES)
             red_blue = ((red_blue + (c & _LANES) + (d & _LANES)) >> _3) & _LANES
             green = ((colour >> _BYTE) & _FULL) * _4 + ((a >> _BYTE) & _FULL)
@@ -84,7 +78,7 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     triangles is seen and the other is turned away, or is not there.
     """
     screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.picture)
-    nearest, pixels, steps = work.nearest, work.pixels, np.float32(STEPS)
+    reach, hides = work.reach, np.int64(_HIDES * work.reach[1])
     for k in range(len(edges)):
         behind = edges[k, 3]
         if facing[edges[k, 2]] == (facing[behind] if behind >= 0 else np.uint8(0)):
@@ -107,19 +101,24 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
             if not 0 <= i < size - 1:
                 continue
             one, step = (y * size + i, 1) if steep else (i * size + y, size)
-            near = np.int64((aq + (y - ay) * nearer) * steps)
-            mix_pair(one, one + step, x - i, near, nearest, pixels)
+            near = np.int64(step_of(aq + (y - ay) * nearer, reach))
+            mix_pair(one, one + step, x - i, (near, hides), work)
 
 
 @inlined()
-def mix_pair(one, two, along, near, nearest, pixels):  # type: ignore[no-untyped-def]
-    """Mixes neighbours between which an outline passes, `along` of the way from one to two."""
-    first, second = np.int64(nearest[one] >> _32), np.int64(nearest[two] >> _32)
+def mix_pair(one, two, along, steps, work):  # type: ignore[no-untyped-def]
+    """Mixes neighbours between which an outline passes, `along` of the way from one to two.
+
+    steps: of depth, where the outline is, and from there on to what hides it.
+    """
+    nearest, pixels, bits = work.nearest, work.pixels, np.uint32(work.bits)
+    near, hides = steps
+    first, second = np.int64(nearest[one] >> bits), np.int64(nearest[two] >> bits)
     is_inner = first >= second
     inner, outer = (one, two) if is_inner else (two, one)
     covered = along - 0.5 if is_inner else 0.5 - along
     furthest, nearer = min(first, second), max(first, second)
-    if nearer == 0 or furthest >= near or nearer - near > _EDGE_STEPS:
+    if nearer == 0 or furthest >= near or nearer - near > hides:
         return
     # Covered of the outer pixel; where it is less than nothing, the inner one is not all covered.
     to, other = (outer, inner) if covered > 0 else (inner, outer)

@@ -12,6 +12,7 @@ import numpy as np
 from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.light import LIGHT_SIDE
 from services.face.engines.head.model import NO_SHINE
+from services.face.engines.head.raster.work import FIRST
 
 
 @inner()
@@ -58,6 +59,14 @@ def project_vertices(head, model, work):  # type: ignore[no-untyped-def]
         to_x[n] = middle + pixels * right * near
         to_y[n] = middle - pixels * up * near
         to_near[n] = near if away > least else zero
+    furthest, nearest = one / least, zero
+    for n in range(np.uint64(len(follows))):
+        near = to_near[n]
+        furthest, nearest = min(furthest, near if near > zero else furthest), max(nearest, near)
+    last = np.float32((1 << (32 - work.bits)) - 1)
+    reach = work.reach
+    reach[0], reach[2] = furthest, last
+    reach[1] = (last - np.float32(2 * FIRST)) / max(nearest - furthest, np.float32(1e-6))
 
 
 @inner()
