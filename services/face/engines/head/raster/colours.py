@@ -31,11 +31,14 @@ def colour_pixels(model, work):  # type: ignore[no-untyped-def]
             first, last = min(first, before[0, row]), max(last, before[1, row])
         # Of the picture before, edges were smoothed by a pixel beyond.
         first, last = max(first - 1, 0), min(last + 1, size)
-        for at in range(np.uint64(line + first), np.uint64(line + max(first, last))):
+        begin, end = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
+        end = max(begin, end)
+        for at in range(np.uint64(line + first), np.uint64(line + max(first, min(last, begin)))):
             pixels[at] = background[at]
-        first, last = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
-        if first < last:
-            start, count = np.uint64(first), np.uint64(last - first)
+        for at in range(np.uint64(line + max(first, end)), np.uint64(line + max(first, end, last))):
+            pixels[at] = background[at]
+        if begin < end:
+            start, count = np.uint64(begin), np.uint64(end - begin)
             fetch_pixels(np.uint64(line) + start, count, start, y, model, work)
             mix_pixels(np.uint64(line) + start, count, work)
 
@@ -62,9 +65,9 @@ def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-un
 
 @inlined()
 def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
-    """Mixes and lights them."""
+    """Mixes and lights them, and shows the background where nothing is."""
     nearest, pixels, within, lights = work.nearest, work.pixels, work.looks[0], work.looks[1]
-    above, below = work.halves[0], work.halves[1]
+    above, below, background = work.halves[0], work.halves[1], work.background
     for i in range(count):
         place, two = within[i], _2 * i
         red, green, blue, _ = mixed(
@@ -73,7 +76,7 @@ def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
         )  # fmt: skip
         colour = red | (green << _BYTE) | (blue << _16)
         there = nearest[first + i] != _NONE
-        pixels[first + i] = colour if there else pixels[first + i]
+        pixels[first + i] = colour if there else background[first + i]
 
 
 @inlined()

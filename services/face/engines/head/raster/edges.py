@@ -45,9 +45,11 @@ def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
         for row in range(y - 1, y + 2):
             left, right = min(left, spans[0, row]), max(right, spans[1, row])
         left, right = max(left - 1, 1), min(right + 1, size - 1)
-        for i in range(wide):
+        right = max(left, right)
+        # The next line asks of nothing else: there is no hair in either.
+        for i in range(np.uint64(left - 1), np.uint64(right + 1)):
             own[i] = pixels[line + i]
-        for i in range(np.uint64(left), np.uint64(max(left, right))):
+        for i in range(np.uint64(left), np.uint64(right)):
             x = line + i
             above, near, colour = clear[x], nearest[x] & steps, own[i]
             before, behind, up, under = (
@@ -70,6 +72,21 @@ def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
         over, own = own, over
 
 
+@inlined()
+def list_outlines(model, work):  # type: ignore[no-untyped-def]
+    """Lists edges between a triangle that is seen and one that is turned away, or is not there. How
+    many they are.
+    """
+    edges, facing, outlines, count = model.edges, work.facing, work.outlines, np.uint64(0)
+    for k in range(np.uint64(len(edges))):
+        behind = edges[k, 3]
+        other = facing[np.uint64(max(behind, np.int32(0)))]
+        other = other if behind >= 0 else np.uint8(0)
+        outlines[count] = k
+        count += np.uint64(facing[np.uint64(edges[k, 2])] != other)
+    return count
+
+
 @inner()
 def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     """Mixes the pixels on both sides of each outline by how far the outline is between them.
@@ -77,12 +94,10 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     Geometric post-process antialiasing (Persson 2011): an edge is an outline where one of its two
     triangles is seen and the other is turned away, or is not there.
     """
-    screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.picture)
+    screen, edges, outlines, size = work.screen, model.edges, work.outlines, len(work.picture)
     reach, hides = work.reach, np.int64(_HIDES * work.reach[1])
-    for k in range(len(edges)):
-        behind = edges[k, 3]
-        if facing[edges[k, 2]] == (facing[behind] if behind >= 0 else np.uint8(0)):
-            continue
+    for number in range(list_outlines(model, work)):
+        k = outlines[number]
         a, b = edges[k, 0], edges[k, 1]
         ax, ay, aq = screen[a, 0], screen[a, 1], screen[a, 2]
         bx, by, bq = screen[b, 0], screen[b, 1], screen[b, 2]

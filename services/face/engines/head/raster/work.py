@@ -46,6 +46,8 @@ class Work(NamedTuple):
     """
     textures: NDArray[np.int32]
     """[16 * (M + 1)] the same memory. The first one's texture has no texels."""
+    outlines: NDArray[np.int32]
+    """[edges + 1] those that are smoothed."""
     order: NDArray[np.int32]
     """[clear triangles] the nearest first."""
     counts: NDArray[np.int32]
@@ -130,6 +132,7 @@ def new_work(model: Model) -> Work:
         facing=np.empty(triangles, np.uint8),
         planes=planes,
         textures=planes.view(np.int32),
+        outlines=np.empty(len(model.edges) + 1, np.int32),
         order=np.empty(triangles, np.int32),
         counts=np.empty(ORDERS + 1, np.int32),
         bits=max(triangles.bit_length(), _FEWEST_BITS),
