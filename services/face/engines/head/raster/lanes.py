@@ -127,6 +127,25 @@ def _put_planes(
 put_planes: Any = intrinsic(_put_planes)
 
 
+def _add_change(_typing: Any, sums: Any, at: Any, changes: Any, which: Any, weight: Any) -> Any:
+    """Adds eight numbers from `which` on, times `weight`, to those from `at` on, all float32."""
+    long = types.uint64
+    signature = types.void(sums, long, changes, long, types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        context_of, kind = (context, builder, signature.args), ir.VectorType(FLOAT, 8)
+        to = place(context_of, given, 0, given[1], kind)
+        change = builder.load(place(context_of, given, 2, given[3], kind), align=NUMBER)
+        change = builder.fmul(change, spread(builder, given[4], 8), FAST)
+        builder.store(builder.fadd(builder.load(to, align=NUMBER), change, FAST), to, align=NUMBER)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+add_change: Any = intrinsic(_add_change)
+
+
 def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
     """Has the number `at` of an array brought from memory: it will be wanted soon."""
     signature = types.void(array, types.uint64)

@@ -29,7 +29,9 @@ class Work(NamedTuple):
     """
 
     moved: NDArray[np.float32]
-    """[6, N] places in metres, and normals of any length."""
+    """[6, N] places in metres, and normals of any length. What no shape moves stays."""
+    sums: NDArray[np.float32]
+    """[8 * K] of vertices that shapes move: place, normal, and two zeros."""
     placed: NDArray[np.float32]
     """[5, N] x, y in pixels, inverse depth; row and column in a table of light."""
     screen: NDArray[np.float32]
@@ -126,7 +128,8 @@ def new_work(model: Model) -> Work:
     pixels, fours = model.background.copy(), np.empty((2, some), np.uint64)
     planes = _aligned(16 * (triangles + 1))
     return Work(
-        moved=np.empty((6, vertices), np.float32),
+        moved=np.ascontiguousarray(np.concatenate([model.rest, model.normals], axis=1).T),
+        sums=_aligned(8 * len(model.moving)),
         placed=np.empty((5, vertices), np.float32),
         screen=_aligned(8 * vertices).reshape(vertices, 8),
         facing=np.empty(triangles, np.uint8),
