@@ -55,10 +55,11 @@ def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-un
         at = np.uint64(i)
         x = np.float32(np.int64(column + at))
         ask_for(work.planes, np.uint64(nearest[ahead + at] & triangle) << _4)
+        ask_for(work.planes, np.uint64(nearest[ahead + at + _4] & triangle) << _4)
         cut_planes(work.planes, nearest, first + at, triangle, x, y, most, looks, at)
         # Most of the upper ones were the line before's.
-        ask_for(pairs, np.uint64(beneath[at]))
-        ask_for(pairs, np.uint64(beneath[at + _2]))
+        for k in range(0, CUT, 2):
+            ask_for(pairs, np.uint64(beneath[at + np.uint64(k)]))
     for i in range(count):
         above[i], below[i] = pairs[texels[i]], pairs[beneath[i]]
 

@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-CUT = 4
+CUT = 8
 """So many pixels are cut at once."""
 INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
 FAST = ("fast",)
@@ -37,27 +37,26 @@ def _cut_planes(
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
-        seen, own = [], []
-        for pixel in range(CUT):
-            at = builder.add(given[2], LONG(pixel))
-            key = builder.load(place(context_of, given, 1, at, INT))
-            triangle = builder.zext(builder.and_(key, given[3]), LONG)
-            at = builder.shl(triangle, LONG(4))
-            rows = place(context_of, given, 0, at, ir.VectorType(FLOAT, 4))
+        half, wide = CUT // 2, ir.VectorType(FLOAT, CUT)
+        mine = [_rows_of(context_of, given, pixel) for pixel in range(CUT)]
+        y, seen, own = spread(builder, given[5], CUT), [], []
+        for pixel in range(half):
+            # Two pixels fill a vector.
             first, right, down, last = (
-                builder.load(builder.gep(rows, [INT(row)]), align=NUMBER) for row in range(4)
+                builder.shuffle_vector(one, other, _ints(range(CUT)))
+                for one, other in zip(mine[pixel], mine[pixel + half], strict=True)
             )
-            x = builder.fadd(given[4], ir.Constant(FLOAT, float(pixel)), FAST)
-            for step, count in ((right, x), (down, given[5])):
-                by = spread(builder, count, 4)
-                first = builder.fadd(first, builder.fmul(step, by, FAST), FAST)
-            seen.append(builder.fptosi(first, ir.VectorType(INT, 4)))
-            own.append(builder.bitcast(last, ir.VectorType(INT, 4)))
+            places = [float(pixel)] * half + [float(pixel + half)] * half
+            x = builder.fadd(spread(builder, given[4], CUT), ir.Constant(wide, places), FAST)
+            for step, count in ((right, x), (down, y)):
+                first = builder.fadd(first, builder.fmul(step, count, FAST), FAST)
+            seen.append(builder.fptosi(first, ir.VectorType(INT, CUT)))
+            own.append(builder.bitcast(last, ir.VectorType(INT, CUT)))
         u, v, light, shine = _turned(builder, seen)
         texel, wide, high, _ = _turned(builder, own)
         u, v = (_cut(builder, it, _last(builder, side)) for it, side in ((u, wide), (v, high)))
         light, shine = (
-            _cut(builder, it, spread(builder, builder.extract_value(given[6], k), 4))
+            _cut(builder, it, spread(builder, builder.extract_value(given[6], k), CUT))
             for k, it in enumerate((light, shine))
         )
         rows_down = builder.mul(builder.lshr(v, _all(8)), wide)
@@ -216,7 +215,19 @@ def _cut(builder: Any, numbers: Any, most: Any) -> Any:
     return builder.select(builder.icmp_signed("<", numbers, _all(0)), _all(0), numbers)
 
 
+def _rows_of(context_of: Any, given: Any, pixel: int) -> list[Any]:
+    """What `Work.planes` has of a pixel's triangle, in fours; given: as `_cut_planes` has it."""
+    builder = context_of[1]
+    key = builder.load(place(context_of, given, 1, builder.add(given[2], LONG(pixel)), INT))
+    triangle = builder.zext(builder.and_(key, given[3]), LONG)
+    at = builder.shl(triangle, LONG(4))
+    rows = place(context_of, given, 0, at, ir.VectorType(FLOAT, 4))
+    return [builder.load(builder.gep(rows, [INT(row)]), align=NUMBER) for row in range(4)]
+
+
 def _turned(builder: Any, rows: Sequence[Any]) -> list[Any]:
-    """Four vectors of four, as columns."""
-    pairs = [builder.shuffle_vector(rows[k], rows[k + 1], _ints(range(8))) for k in (0, 2)]
-    return [builder.shuffle_vector(*pairs, _ints([k, 4 + k, 8 + k, 12 + k])) for k in range(4)]
+    """Four vectors of twice four, as columns: each half by itself, as processors do it."""
+    low, high = _ints([0, 8, 1, 9, 4, 12, 5, 13]), _ints([2, 10, 3, 11, 6, 14, 7, 15])
+    pairs = [[builder.shuffle_vector(*rows[k : k + 2], it) for k in (0, 2)] for it in (low, high)]
+    one, other = _ints([0, 1, 8, 9, 4, 5, 12, 13]), _ints([2, 3, 10, 11, 6, 7, 14, 15])
+    return [builder.shuffle_vector(*both, it) for both in pairs for it in (one, other)]
