@@ -100,7 +100,7 @@ def _list_nearer(
         mask = builder.bitcast(covered, ir.IntType(AT_ONCE))
         builder.cbranch(builder.icmp_unsigned("!=", mask, mask.type(0)), body, done)
         builder.position_at_end(body)
-        # Addresses where no memory is take long even if nothing is asked of them.
+        # Of lines without a pixel, too, the place is within.
         at = builder.select(covered, builder.add(line, x), ir.Constant(_INTS, [0] * AT_ONCE))
         at = builder.zext(at, ir.VectorType(LONG, AT_ONCE))
         at = builder.add(first, builder.shl(at, spread(builder, LONG(2), AT_ONCE)))
@@ -195,7 +195,7 @@ def _ends(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
 
 
 def _widen(context_of: Any, given: Any, which: int, first: Any, ends: tuple[Any, Any]) -> None:
-    """Makes spans as wide as lines are. Without a mask: stores with one take long."""
+    """Makes spans as wide as lines are."""
     builder = context_of[1]
     for row, (end, further) in enumerate(zip(ends, (_smaller, _larger), strict=True)):
         at = place(context_of, given, which, first, _INTS, row)
