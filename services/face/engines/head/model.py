@@ -46,10 +46,11 @@ class Model(NamedTuple):
     target_ends: NDArray[np.int32]
     """[53] where the entries of each shape begin, in the order of ARKIT_NAMES:"""
     moved: NDArray[np.int32]
-    """vertices,"""
-    deltas: NDArray[np.float32]
-    normal_deltas: NDArray[np.float32]
-    """and what is added to their places and normals."""
+    """which of the vertices in `moving`,"""
+    changes: NDArray[np.float32]
+    """[entries, 8] and what is added to its place and to its normal; two zeros."""
+    moving: NDArray[np.int32]
+    """[K] vertices that any shape moves."""
     follows: NDArray[np.float32]
     """[N] 1 for what turns with the head, 0 for what stays."""
     inside: NDArray[np.bool_]
@@ -126,8 +127,8 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         normals=normals,
         target_ends=shapes.ends,
         moved=shapes.moved,
-        deltas=shapes.deltas,
-        normal_deltas=shapes.normal_deltas,
+        changes=shapes.changes,
+        moving=shapes.moving,
         follows=_follows(parts, build),
         inside=np.concatenate([np.full(len(p.positions), kind_of(p) in _INSIDE) for p in parts]),
         gain=_gains(bundle.about.light, parts, normals, light[0]),
@@ -255,8 +256,8 @@ def _follows(parts: Sequence[Part], build: _Build) -> NDArray[np.float32]:
 class _Shapes(NamedTuple):
     ends: NDArray[np.int32]
     moved: NDArray[np.int32]
-    deltas: NDArray[np.float32]
-    normal_deltas: NDArray[np.float32]
+    changes: NDArray[np.float32]
+    moving: NDArray[np.int32]
 
 
 def _upright(part: Part, centre: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -278,15 +279,13 @@ def _shapes(
     seams = [_welded(part) for part in parts]
     ends: list[int] = [0]
     moved: list[NDArray[np.int64]] = []
-    deltas: list[NDArray[np.float32]] = []
-    turned: list[NDArray[np.float32]] = []
+    changes: list[NDArray[np.float32]] = []
     for name in ARKIT_NAMES:
         for part, at, seam, normals in zip(parts, first, seams, upright, strict=False):
             target = part.targets.get(name)
             if target is None:
                 continue
             moved.append(target.vertices + at)
-            deltas.append(target.deltas)
             change = np.zeros_like(target.deltas)
             if not part.blends:
                 places = part.positions.copy()
@@ -296,13 +295,14 @@ def _shapes(
                 whole[target.vertices] = True
                 near = part.triangles[whole[part.triangles].any(axis=1)]
                 change = _normals(places, near, seam)[target.vertices] - normals[target.vertices]
-            turned.append(change)
+            changes.append(np.hstack([target.deltas, change, np.zeros((len(change), 2))]))
         ends.append(sum(map(len, moved)))
+    moving, entries = np.unique(np.concatenate(moved), return_inverse=True)
     return _Shapes(
         np.array(ends, np.int32),
-        np.concatenate(moved).astype(np.int32),
-        np.concatenate(deltas).astype(np.float32),
-        np.concatenate(turned).astype(np.float32),
+        entries.astype(np.int32),
+        np.concatenate(changes).astype(np.float32),
+        moving.astype(np.int32),
     )
 
 

@@ -49,12 +49,12 @@ _of_thread = threading.local()
 
 
 def thread_work(model: Model) -> Work:
-    """This thread's, for heads of that many points before that background."""
-    kept: dict[tuple[int, int, int], Work] = _of_thread.__dict__.setdefault("kept", {})
-    # It knows what is behind the head, and keeps it: no other array has its id.
-    key = len(model.rest), len(model.triangles), id(model.background)
+    """This thread's, for heads of these points before that background."""
+    kept: dict[tuple[int, ...], tuple[Model, Work]] = _of_thread.__dict__.setdefault("kept", {})
+    # As long as it is kept, so is what it was made of: no other array has its id.
+    key = id(model.rest), id(model.moving), id(model.triangles), id(model.background)
     if key not in kept:
         while len(kept) >= _KEPT:
             kept.pop(next(iter(kept)))
-        kept[key] = new_work(model)
-    return kept[key]
+        kept[key] = model, new_work(model)
+    return kept[key][1]

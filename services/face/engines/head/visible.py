@@ -99,9 +99,9 @@ def _thin(model: Model) -> NDArray[np.int64]:
 
 def _may_go(model: Model) -> NDArray[np.bool_]:
     """[M] what no shape carries to where it may be seen, but those that the mouth is opened by."""
-    far = np.linalg.norm(model.deltas, axis=1) > _STILL_M
+    far = np.linalg.norm(model.changes[:, :3], axis=1) > _STILL_M
     moves = np.zeros(len(model.rest), bool)
-    moves[model.moved[far]] = True
+    moves[model.moving[model.moved[far]]] = True
     moves &= ~model.inside
     return np.asarray(~moves[model.triangles].any(axis=1))
 
@@ -114,7 +114,8 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
     used[model.eyes[:, 4].astype(int)] = True
     vertex = np.cumsum(used) - 1
     before = np.concatenate([[0], np.cumsum(kept)])
-    entries = used[model.moved]
+    moves = used[model.moving]
+    entries, mover = moves[model.moved], np.cumsum(moves) - 1
     # Where one side of an edge is never seen, the edge lies hidden.
     edges = model.edges[
         kept[model.edges[:, 2]] & ((model.edges[:, 3] < 0) | kept[model.edges[:, 3]])
@@ -127,9 +128,9 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
         rest=model.rest[used],
         normals=model.normals[used],
         target_ends=np.concatenate([[0], np.cumsum(entries)])[model.target_ends].astype(np.int32),
-        moved=vertex[model.moved[entries]].astype(np.int32),
-        deltas=model.deltas[entries],
-        normal_deltas=model.normal_deltas[entries],
+        moved=mover[model.moved[entries]].astype(np.int32),
+        changes=model.changes[entries],
+        moving=vertex[model.moving[moves]].astype(np.int32),
         follows=model.follows[used],
         inside=model.inside[used],
         gain=model.gain[used],

@@ -14,6 +14,7 @@ than a triangle has, and keep lists of what is left.
 - `vertices`: the face moved, the head turned and lit.
 - `planes`: what a triangle has in each pixel, and which pixels it covers.
 - `lanes`: vector instructions that LLVM does not find by itself.
+- `lines`: those that go over the lines of a triangle.
 - `solid`: what hides what is behind it.
 - `clear`: hair, which does not always.
 - `colours`: what is nearest gets its colours.

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from services.face.draw.compiling import inlined, inner
-from services.face.draw.raster import downwards, shares, slope
+from services.face.draw.raster import shares
 from services.face.engines.head.raster.colours import mixed
-from services.face.engines.head.raster.lanes import LISTED, list_nearer
+from services.face.engines.head.raster.lines import AT_ONCE, list_nearer
 from services.face.engines.head.raster.planes import (
     MOST_LIGHT,
     MOST_SHINE,
     all_hidden,
     corners,
     depth_plane,
-    ends,
     lines_of,
+    sides_of,
+    step_of,
     write_planes,
 )
-from services.face.engines.head.raster.work import HELD, LISTED_LINES, ORDERS, STEPS
+from services.face.engines.head.raster.work import HELD, LISTED_LINES, ORDERS
 
 _SOLID = np.uint32(176)
 """Alpha from which a pixel hides what is behind it: what is, is hair as well."""
@@ -29,9 +28,7 @@ _FILLED = np.array([255 * 256 // a if a >= 176 else 256 for a in range(256)], np
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _24, _ALL = np.uint32(24), np.uint32(255 << 24)
-_TRIANGLE, _32, _7 = np.uint64(0xFFFFFFFF), np.uint64(32), np.uint64(7)
-_AT_ONCE = 8
-"""Lines of a triangle that are looked at from the same pixel on."""
+_7 = np.uint64(7)
 
 
 @inner()
@@ -71,21 +68,25 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
     shows through, the depth is theirs, and whatever is further is done with. The lines that were
     written to.
     """
-    screen, triangles, nearest = work.screen, model.triangles, work.nearest
-    size = len(work.picture)
+    screen, triangles, nearest, reach = work.screen, model.triangles, work.nearest, work.reach
+    size, bits = len(work.picture), np.uint32(work.bits)
     y0, y1, held = size, 0, np.uint64(0)
     for number in range(count):
         k = work.order[number]
         ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
         first, last = lines_of(ay, by, cy, size)
+        left, behind = lines_of(ax, bx, cx, size)
+        if first >= last or left >= behind:
+            continue
         a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
         near = max(screen[a, 2], screen[b, 2], screen[c, 2])
-        if first >= last or all_hidden(ax, ay, bx, by, cx, cy, near, size, nearest):
+        key = np.uint32(np.uint32(np.int32(step_of(near, reach))) << bits)
+        if all_hidden(ax, ay, bx, by, cx, cy, key, size, nearest):
             continue
         y0, y1 = min(y0, first), max(y1, last)
         write_planes(k, model, work)
         while first < last:
-            listed, first = list_pixels(k, first, last, model, work)
+            listed, first = list_pixels(k, first, last, left, behind, model, work)
             if listed:
                 find_texels(k, listed, model, work)
                 held = hold_clear(k, listed, held, model, work)
@@ -97,45 +98,21 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
 
 
 @inlined()
-def list_pixels(k, first, last, model, work):  # type: ignore[no-untyped-def]
+def list_pixels(k, first, last, left, behind, model, work):  # type: ignore[no-untyped-def]
     """Lists pixels of a triangle that nothing hides, of as many lines as there is room for. How
     many there are, and the line to go on from.
     """
-    screen, triangles, nearest, listed = work.screen, model.triangles, work.nearest, work.listed
-    size, spans, steps = len(work.picture), work.hair, np.float32(STEPS)
-    ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
-    leftmost, rightmost = lines_of(ax, bx, cx, size)
-    if leftmost >= rightmost:
-        return np.uint64(0), last
-    px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
-    whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-    base, right, down = depth_plane(k, screen, triangles)
-    base, right, down = base * steps, right * steps, down * steps
-    last = min(last, first + LISTED_LINES * size // (rightmost - leftmost + LISTED))
-    count = np.uint64(0)
-    for top in range(first, last, _AT_ONCE):
-        # Strands are long and thin, and mostly aslant.
-        below = min(top + _AT_ONCE, last)
-        one, other = np.float32(top), np.float32(below - 1)
-        a, b = ends(one, px, py, qx, qy, whole, upper, lower)
-        c, d = ends(other, px, py, qx, qy, whole, upper, lower)
-        within = (qy > one) & (qy < other)
-        low, high = min(a, c, qx if within else a), max(b, d, qx if within else b)
-        left = max(np.int64(math.floor(low)), leftmost)
-        behind = min(np.int64(math.ceil(high)), rightmost)
-        begun, end = np.float32(left), np.float32(behind - left)
-        for y in range(top, below):
-            line, at = np.float32(y), np.uint64(y * size + left)
-            start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
-            start, stop = start - begun, min(stop - begun, end)
-            near = base + right * begun + down * line
-            spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
-            place = np.uint32((y << 16) + left)
-            for i in range(0, behind - left, LISTED):
-                count += list_nearer(
-                    nearest, at + np.uint64(i), (near, right), np.float32(i), (start, stop),
-                    place + np.uint32(i), listed, count,
-                )  # fmt: skip
+    screen, triangles, size = work.screen, model.triangles, len(work.picture)
+    sides = sides_of(*corners(k, screen, triangles))
+    base, right, down = depth_plane(k, screen, triangles, work.reach)
+    plane, within = (base, right, down, work.reach[2]), (np.int32(left), np.int32(behind))
+    last = min(last, first + LISTED_LINES * size // (behind - left + AT_ONCE))
+    count, bits = np.uint64(0), np.uint32(work.bits)
+    for y in range(first, last, AT_ONCE):
+        lines = np.int32(y), np.int32(last), np.int32(size)
+        count += list_nearer(
+            work.nearest, bits, sides, within, lines, work.hair, plane, work.listed, count
+        )
     return count, last
 
 
@@ -144,10 +121,9 @@ def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
     """Which pixels those are, where they are in the texture of their triangle, how they are lit."""
     listed, texels, keys = work.listed, work.texels, work.keys
     within, lights, size = work.within, work.lights, np.uint32(len(work.picture))
-    base, right, down = depth_plane(k, work.screen, model.triangles)
-    steps, zero = np.float32(STEPS), np.float32(0.0)
-    base, right, down = base * steps, right * steps, down * steps
-    planes, at, number = work.planes, 16 * (k + 1), np.uint64(k + 1)
+    base, right, down = depth_plane(k, work.screen, model.triangles, work.reach)
+    zero, most, bits = np.float32(0.0), work.reach[2], np.uint32(work.bits)
+    planes, at, number = work.planes, 16 * (k + 1), np.uint32(k + 1)
     u0, ux, uy = planes[at], planes[at + 4], planes[at + 8]
     v0, vx, vy = planes[at + 1], planes[at + 5], planes[at + 9]
     l0, lx, ly = planes[at + 2], planes[at + 6], planes[at + 10]
@@ -165,8 +141,8 @@ def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
         texels[i] = offset + (v >> np.int32(8)) * wide + (u >> np.int32(8))
         within[i] = (np.uint32(u) & _FULL) | ((np.uint32(v) & _FULL) << _BYTE) | (shine << _16)
         lights[i] = light
-        step = max(np.int32(base + right * x + down * y), np.int32(0))
-        keys[i] = (np.uint64(np.int64(step)) << _32) | number
+        step = np.uint32(np.int32(min(max(base + right * x + down * y, zero), most)))
+        keys[i] = np.uint32(step << bits) | number
 
 
 @inlined()
@@ -207,6 +183,7 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
         )  # fmt: skip
         colours[i] = red | (green << _BYTE) | (blue << _16) | (alpha << _24)
     nearest, clear, held, keys = work.nearest, work.clear, work.held, work.held_keys
+    triangle = np.uint32((1 << work.bits) - 1)
     for i in range(count):
         x, colour = np.uint64(held[i]), colours[i]
         over = clear[x]
@@ -220,7 +197,7 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
         clear[x] = red_blue | green | (_ALL if full else over & _ALL)
         # Its depth counts, but it is what is behind it that is shown there.
         before = nearest[x]
-        key = max((keys[i] & ~_TRIANGLE) | (before & _TRIANGLE), before)
+        key = max((keys[i] & ~triangle) | (before & triangle), before)
         nearest[x] = key if full else before
 
 
@@ -228,15 +205,16 @@ def lay_held(count, work):  # type: ignore[no-untyped-def]
 def lay_over(first, last, model, work):  # type: ignore[no-untyped-def]
     """Lays lines of `clear` over those of the picture; its alpha then tells where hair is."""
     clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
-    opaque, spans = np.uint64(model.opaque), work.hair
+    opaque, spans = np.uint32(model.opaque), work.hair
+    triangle = np.uint32((1 << work.bits) - 1)
     for y in range(first, last):
         line = y * size
-        begin, end = line + spans[y, 0], line + max(spans[y, 0], spans[y, 1])
+        begin, end = line + spans[0, y], line + max(spans[0, y], spans[1, y])
         for x in range(np.uint64(begin), np.uint64(end)):
             above = clear[x]
             left = _FULL - (above >> _24)
             red_blue = shares(pixels[x] & _LANES, left)
             green = shares((pixels[x] >> _BYTE) & _FULL, left)
             pixels[x] = (above & np.uint32(0x00FFFFFF)) + (red_blue | (green << _BYTE))
-            hair = (nearest[x] & _TRIANGLE) > opaque
+            hair = (nearest[x] & triangle) > opaque
             clear[x] = above | (_ALL if hair else np.uint32(0))

@@ -14,7 +14,7 @@ from services.face.engines.head.raster.planes import MOST_LIGHT, MOST_SHINE
 _LANES, _ROUNDING = np.uint32(0x00FF00FF), np.uint32(0x00800080)
 _BYTE, _FULL, _16 = np.uint32(8), np.uint32(255), np.uint32(16)
 _GAIN_BITS = np.uint32(10)
-_TRIANGLE, _NONE = np.uint64(0xFFFFFFFF), np.uint64(0)
+_NONE = np.uint32(0)
 _1, _2, _4 = np.uint64(1), np.uint64(2), np.uint64(4)
 _AHEAD = 2
 """So many lines before they are wanted, planes of triangles are asked for."""
@@ -28,14 +28,17 @@ def colour_pixels(model, work):  # type: ignore[no-untyped-def]
     for y in range(size):
         line, first, last = y * size, size, 0
         for row in range(max(y - 1, 0), min(y + 2, size)):
-            first, last = min(first, before[row, 0]), max(last, before[row, 1])
+            first, last = min(first, before[0, row]), max(last, before[1, row])
         # Of the picture before, edges were smoothed by a pixel beyond.
         first, last = max(first - 1, 0), min(last + 1, size)
-        for at in range(np.uint64(line + first), np.uint64(line + max(first, last))):
+        begin, end = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
+        end = max(begin, end)
+        for at in range(np.uint64(line + first), np.uint64(line + max(first, min(last, begin)))):
             pixels[at] = background[at]
-        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
-        if first < last:
-            start, count = np.uint64(first), np.uint64(last - first)
+        for at in range(np.uint64(line + max(first, end)), np.uint64(line + max(first, end, last))):
+            pixels[at] = background[at]
+        if begin < end:
+            start, count = np.uint64(begin), np.uint64(end - begin)
             fetch_pixels(np.uint64(line) + start, count, start, y, model, work)
             mix_pixels(np.uint64(line) + start, count, work)
 
@@ -46,24 +49,26 @@ def fetch_pixels(first, count, column, line, model, work):  # type: ignore[no-un
     looks, pairs, above, below = work.looks, model.pairs, work.fours[0], work.fours[1]
     y, most = np.float32(line), (np.int32(MOST_LIGHT), np.int32(MOST_SHINE))
     texels, beneath, nearest, size = looks[2], looks[3], work.nearest, len(work.picture)
+    triangle = np.uint32((1 << work.bits) - 1)
     ahead = first + np.uint64(size * (_AHEAD if line + _AHEAD < size else 0))
     for i in range(0, count, CUT):
         at = np.uint64(i)
         x = np.float32(np.int64(column + at))
-        ask_for(work.planes, (nearest[ahead + at] & _TRIANGLE) << _4)
-        cut_planes(work.planes, nearest, first + at, x, y, most, looks, at)
+        ask_for(work.planes, np.uint64(nearest[ahead + at] & triangle) << _4)
+        ask_for(work.planes, np.uint64(nearest[ahead + at + _4] & triangle) << _4)
+        cut_planes(work.planes, nearest, first + at, triangle, x, y, most, looks, at)
         # Most of the upper ones were the line before's.
-        ask_for(pairs, np.uint64(beneath[at]))
-        ask_for(pairs, np.uint64(beneath[at + _2]))
+        for k in range(0, CUT, 2):
+            ask_for(pairs, np.uint64(beneath[at + np.uint64(k)]))
     for i in range(count):
         above[i], below[i] = pairs[texels[i]], pairs[beneath[i]]
 
 
 @inlined()
 def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
-    """Mixes and lights them."""
+    """Mixes and lights them, and shows the background where nothing is."""
     nearest, pixels, within, lights = work.nearest, work.pixels, work.looks[0], work.looks[1]
-    above, below = work.halves[0], work.halves[1]
+    above, below, background = work.halves[0], work.halves[1], work.background
     for i in range(count):
         place, two = within[i], _2 * i
         red, green, blue, _ = mixed(
@@ -72,7 +77,7 @@ def mix_pixels(first, count, work):  # type: ignore[no-untyped-def]
         )  # fmt: skip
         colour = red | (green << _BYTE) | (blue << _16)
         there = nearest[first + i] != _NONE
-        pixels[first + i] = colour if there else pixels[first + i]
+        pixels[first + i] = colour if there else background[first + i]
 
 
 @inlined()
@@ -105,7 +110,7 @@ def blended(colour, share, beneath):  # type: ignore[no-untyped-def]
 def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
     """Mirrors the lamps in a cornea: they stay where they are, whatever the eye looks at."""
     eyes, lamps, nearest, turned = model.eyes, model.lamps, work.nearest, head.turned
-    size, pixels = len(work.picture), work.pixels
+    size, pixels, triangle = len(work.picture), work.pixels, (1 << work.bits) - 1
     pupil = int(eyes[eye, 4])
     # Between the eye's middle and its pupil is the cornea's own middle: the ball that the cornea is
     # part of is smaller (about 7.8 mm in an eye of 12 mm).
@@ -128,7 +133,7 @@ def draw_catchlights(eye, head, model, work):  # type: ignore[no-untyped-def]
         for row in range(max(0, int(at_y) - reach), min(size, int(at_y) + reach + 2)):
             for column in range(max(0, int(at_x) - reach), min(size, int(at_x) + reach + 2)):
                 at = row * size + column
-                if not eyes[eye, 5] < np.int64(nearest[at] & _TRIANGLE) <= eyes[eye, 6]:
+                if not eyes[eye, 5] < np.int64(nearest[at]) & triangle <= eyes[eye, 6]:
                     continue
                 off = math.sqrt((row - at_y) ** 2 + (column - at_x) ** 2)
                 share = min(max(0.5 + (radius - off) * 0.7, 0.0), 1.0) * lamps[k, 4]

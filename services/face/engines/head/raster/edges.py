@@ -8,9 +8,9 @@ import numpy as np
 
 from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.raster.colours import blended
-from services.face.engines.head.raster.work import STEPS
+from services.face.engines.head.raster.planes import step_of
 
-_EDGE_STEPS = np.int64(0.03 * STEPS)
+_HIDES = np.float32(0.03)
 """Inverse metres: what lies so much nearer than an edge hides it; some centimetres, as a round
 surface falls off steeply at its outline.
 """
@@ -18,7 +18,7 @@ _LEAST = np.uint32(0x01000000)
 """From here on a pixel of `clear` is not all clear."""
 _LANES, _ALL = np.uint32(0x00FF00FF), np.uint32(255 << 24)
 _BYTE, _FULL = np.uint32(8), np.uint32(255)
-_3, _4, _32 = np.uint32(3), np.uint32(4), np.uint64(32)
+_3, _4 = np.uint32(3), np.uint32(4)
 
 
 @inlined()
@@ -31,41 +31,37 @@ def beside(other, its_depth, its_colour, above, near, colour):  # type: ignore[n
     return its_colour if seen else colour
 
 
-@inlined()
-def depth_of(nearest, x):  # type: ignore[no-untyped-def]
-    """`STEPS` of inverse depth of what is nearest in a pixel."""
-    return np.int32(nearest[x] >> _32)
-
-
 @inner()
 def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
     """Makes the edges of hair as soft as hair's are. Within, it stays as sharp as it is."""
     clear, nearest, pixels, size = work.clear, work.nearest, work.pixels, len(work.picture)
     wide, one, spans = np.uint64(size), np.uint64(1), work.hair
-    over, own = work.lines[0], work.lines[1]
+    over, own, steps = work.lines[0], work.lines[1], np.uint32(-(1 << work.bits))
     begin, end = max(first - 1, 1), min(last + 1, size - 1)
     for i in range(size):
         over[i] = pixels[(begin - 1) * size + i]
     for y in range(begin, end):
         line, left, right = np.uint64(y * size), size, 0
         for row in range(y - 1, y + 2):
-            left, right = min(left, spans[row, 0]), max(right, spans[row, 1])
+            left, right = min(left, spans[0, row]), max(right, spans[1, row])
         left, right = max(left - 1, 1), min(right + 1, size - 1)
-        for i in range(wide):
+        right = max(left, right)
+        # The next line asks of nothing else: there is no hair in either.
+        for i in range(np.uint64(left - 1), np.uint64(right + 1)):
             own[i] = pixels[line + i]
-        for i in range(np.uint64(left), np.uint64(max(left, right))):
+        for i in range(np.uint64(left), np.uint64(right)):
             x = line + i
-            above, near, colour = clear[x], depth_of(nearest, x), own[i]
+            above, near, colour = clear[x], nearest[x] & steps, own[i]
             before, behind, up, under = (
                 clear[x - one],
                 clear[x + one],
                 clear[x - wide],
                 clear[x + wide],
             )
-            a = beside(before, depth_of(nearest, x - one), own[i - one], above, near, colour)
-            b = beside(behind, depth_of(nearest, x + one), own[i + one], above, near, colour)
-            c = beside(up, depth_of(nearest, x - wide), over[i], above, near, colour)
-            d = beside(under, depth_of(nearest, x + wide), pixels[x + wide], above, near, colour)
+            a = beside(before, nearest[x - one] & steps, own[i - one], above, near, colour)
+            b = beside(behind, nearest[x + one] & steps, own[i + one], above, near, colour)
+            c = beside(up, nearest[x - wide] & steps, over[i], above, near, colour)
+            d = beside(under, nearest[x + wide] & steps, pixels[x + wide], above, near, colour)
             red_blue = (colour & _LANES) * _4 + (a & _LANES) + (b & _LANES)
             red_blue = ((red_blue + (c & _LANES) + (d & _LANES)) >> _3) & _LANES
             green = ((colour >> _BYTE) & _FULL) * _4 + ((a >> _BYTE) & _FULL)
@@ -76,6 +72,21 @@ def soften_hair(first, last, work):  # type: ignore[no-untyped-def]
         over, own = own, over
 
 
+@inlined()
+def list_outlines(model, work):  # type: ignore[no-untyped-def]
+    """Lists edges between a triangle that is seen and one that is turned away, or is not there. How
+    many they are.
+    """
+    edges, facing, outlines, count = model.edges, work.facing, work.outlines, np.uint64(0)
+    for k in range(np.uint64(len(edges))):
+        behind = edges[k, 3]
+        other = facing[np.uint64(max(behind, np.int32(0)))]
+        other = other if behind >= 0 else np.uint8(0)
+        outlines[count] = k
+        count += np.uint64(facing[np.uint64(edges[k, 2])] != other)
+    return count
+
+
 @inner()
 def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     """Mixes the pixels on both sides of each outline by how far the outline is between them.
@@ -83,12 +94,10 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
     Geometric post-process antialiasing (Persson 2011): an edge is an outline where one of its two
     triangles is seen and the other is turned away, or is not there.
     """
-    screen, facing, edges, size = work.screen, work.facing, model.edges, len(work.picture)
-    nearest, pixels, steps = work.nearest, work.pixels, np.float32(STEPS)
-    for k in range(len(edges)):
-        behind = edges[k, 3]
-        if facing[edges[k, 2]] == (facing[behind] if behind >= 0 else np.uint8(0)):
-            continue
+    screen, edges, outlines, size = work.screen, model.edges, work.outlines, len(work.picture)
+    reach, hides = work.reach, np.int64(_HIDES * work.reach[1])
+    for number in range(list_outlines(model, work)):
+        k = outlines[number]
         a, b = edges[k, 0], edges[k, 1]
         ax, ay, aq = screen[a, 0], screen[a, 1], screen[a, 2]
         bx, by, bq = screen[b, 0], screen[b, 1], screen[b, 2]
@@ -107,19 +116,24 @@ def smooth_edges(model, work):  # type: ignore[no-untyped-def]
             if not 0 <= i < size - 1:
                 continue
             one, step = (y * size + i, 1) if steep else (i * size + y, size)
-            near = np.int64((aq + (y - ay) * nearer) * steps)
-            mix_pair(one, one + step, x - i, near, nearest, pixels)
+            near = np.int64(step_of(aq + (y - ay) * nearer, reach))
+            mix_pair(one, one + step, x - i, (near, hides), work)
 
 
 @inlined()
-def mix_pair(one, two, along, near, nearest, pixels):  # type: ignore[no-untyped-def]
-    """Mixes neighbours between which an outline passes, `along` of the way from one to two."""
-    first, second = np.int64(nearest[one] >> _32), np.int64(nearest[two] >> _32)
+def mix_pair(one, two, along, steps, work):  # type: ignore[no-untyped-def]
+    """Mixes neighbours between which an outline passes, `along` of the way from one to two.
+
+    steps: of depth, where the outline is, and from there on to what hides it.
+    """
+    nearest, pixels, bits = work.nearest, work.pixels, np.uint32(work.bits)
+    near, hides = steps
+    first, second = np.int64(nearest[one] >> bits), np.int64(nearest[two] >> bits)
     is_inner = first >= second
     inner, outer = (one, two) if is_inner else (two, one)
     covered = along - 0.5 if is_inner else 0.5 - along
     furthest, nearer = min(first, second), max(first, second)
-    if nearer == 0 or furthest >= near or nearer - near > _EDGE_STEPS:
+    if nearer == 0 or furthest >= near or nearer - near > hides:
         return
     # Covered of the outer pixel; where it is less than nothing, the inner one is not all covered.
     to, other = (outer, inner) if covered > 0 else (inner, outer)

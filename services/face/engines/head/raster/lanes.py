@@ -1,7 +1,7 @@
 """Vector instructions that LLVM does not find by itself: several pixels at once, written by hand.
 
 Of one pixel, the numbers of its triangle go the same way and lie beside each other; of several,
-they are turned so that those of a kind do. Of pixels that a condition chooses, a list is made.
+they are turned so that those of a kind do.
 """
 
 from __future__ import annotations
@@ -14,48 +14,49 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-CUT, LISTED = 4, 8
-"""So many pixels are cut, and looked at, at once."""
-_INT, _LONG, _FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
-_FAST = ("fast",)
-_NUMBER, _KEY = 4, 8
+CUT = 8
+"""So many pixels are cut at once."""
+INT, LONG, FLOAT = ir.IntType(32), ir.IntType(64), ir.FloatType()
+FAST = ("fast",)
+NUMBER = 4
 """Bytes, and what loads and stores may rely on."""
 
 
 def _cut_planes(
-    _typing: Any, planes: Any, keys: Any, key: Any, x: Any, y: Any, most: Any, out: Any, to: Any
-) -> Any:
+    _typing: Any, planes: Any, keys: Any, key: Any, mask: Any, x: Any, y: Any, most: Any, out: Any,
+    to: Any,
+) -> Any:  # fmt: skip
     """What the triangles of `CUT` pixels beside each other have there.
 
-    planes: float32, those of `Work`; keys: uint64, whose lower halves tell the triangle, from `key`
+    planes: float32, those of `Work`; keys: uint32, of which `mask` tells the triangle, from `key`
     on; x, y: float32, the first pixel; most: (light, shine), int32. Into `out`, uint32 [4, any],
     from `to` on: place within the texels and shine; light; first texel; the one below it.
     """
-    number, long, limits = types.float32, types.uint64, _several(types.int32, 2)
-    signature = types.void(planes, keys, long, number, number, limits, out, long)
+    number, long, limits = types.float32, types.uint64, several(types.int32, 2)
+    signature = types.void(planes, keys, long, types.uint32, number, number, limits, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
-        seen, own = [], []
-        for pixel in range(CUT):
-            place = builder.add(given[2], _LONG(pixel))
-            key = builder.load(_place(context_of, given, 1, place, _LONG))
-            at = builder.shl(builder.and_(key, _LONG(0xFFFFFFFF)), _LONG(4))
-            rows = _place(context_of, given, 0, at, ir.VectorType(_FLOAT, 4))
+        half, wide = CUT // 2, ir.VectorType(FLOAT, CUT)
+        mine = [_rows_of(context_of, given, pixel) for pixel in range(CUT)]
+        y, seen, own = spread(builder, given[5], CUT), [], []
+        for pixel in range(half):
+            # Two pixels fill a vector.
             first, right, down, last = (
-                builder.load(builder.gep(rows, [_INT(row)]), align=_NUMBER) for row in range(4)
+                builder.shuffle_vector(one, other, _ints(range(CUT)))
+                for one, other in zip(mine[pixel], mine[pixel + half], strict=True)
             )
-            x = builder.fadd(given[3], ir.Constant(_FLOAT, float(pixel)), _FAST)
-            for step, count in ((right, x), (down, given[4])):
-                by = _spread(builder, count, 4)
-                first = builder.fadd(first, builder.fmul(step, by, _FAST), _FAST)
-            seen.append(builder.fptosi(first, ir.VectorType(_INT, 4)))
-            own.append(builder.bitcast(last, ir.VectorType(_INT, 4)))
+            places = [float(pixel)] * half + [float(pixel + half)] * half
+            x = builder.fadd(spread(builder, given[4], CUT), ir.Constant(wide, places), FAST)
+            for step, count in ((right, x), (down, y)):
+                first = builder.fadd(first, builder.fmul(step, count, FAST), FAST)
+            seen.append(builder.fptosi(first, ir.VectorType(INT, CUT)))
+            own.append(builder.bitcast(last, ir.VectorType(INT, CUT)))
         u, v, light, shine = _turned(builder, seen)
         texel, wide, high, _ = _turned(builder, own)
         u, v = (_cut(builder, it, _last(builder, side)) for it, side in ((u, wide), (v, high)))
         light, shine = (
-            _cut(builder, it, _spread(builder, builder.extract_value(given[5], k), 4))
+            _cut(builder, it, spread(builder, builder.extract_value(given[6], k), CUT))
             for k, it in enumerate((light, shine))
         )
         rows_down = builder.mul(builder.lshr(v, _all(8)), wide)
@@ -64,66 +65,15 @@ def _cut_planes(
         within = builder.or_(within, builder.and_(u, _all(255)))
         within = builder.or_(within, builder.shl(shine, _all(16)))
         four = (within, light, texel, builder.add(texel, wide))
-        array = context.make_array(signature.args[6])(context, builder, given[6])
-        stride = builder.extract_value(array.shape, 1)
         for row, numbers in enumerate(four):
-            at = builder.add(given[7], builder.mul(stride, _LONG(row)))
-            builder.store(numbers, _place(context_of, given, 6, at, numbers.type), align=_NUMBER)
+            to = place(context_of, given, 7, given[8], numbers.type, row)
+            builder.store(numbers, to, align=NUMBER)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 cut_planes: Any = intrinsic(_cut_planes)
-
-
-def _list_nearer(
-    _typing: Any, keys: Any, key: Any, plane: Any, x: Any, ends: Any, place: Any, out: Any, to: Any
-) -> Any:
-    """Lists those of `LISTED` pixels that a triangle covers and nothing is before, and tells how
-    many they are.
-
-    keys: uint64, whose upper halves tell what is before, from `key` on; plane: (depth where x is 0,
-    what one pixel right adds), ends: (first, behind the last), x: the first pixel, all float32;
-    place: uint32, what is listed for it. Into `out`, uint32, from `to` on, where `LISTED` numbers
-    are written to.
-    """
-    number, long, two = types.float32, types.uint64, _several(types.float32, 2)
-    signature = types.uint64(keys, long, two, number, two, types.uint32, out, long)
-
-    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        context_of = context, builder, signature.args
-        eight = _place(context_of, given, 0, given[1], ir.VectorType(_LONG, LISTED))
-        before = builder.load(eight, align=_KEY)
-        shift = ir.Constant(before.type, [32] * LISTED)
-        before = builder.trunc(builder.lshr(before, shift), ir.VectorType(_INT, LISTED))
-        near, right = (builder.extract_value(given[2], k) for k in range(2))
-        start, stop = (builder.extract_value(given[4], k) for k in range(2))
-        steps = ir.Constant(ir.VectorType(_FLOAT, LISTED), [float(k) for k in range(LISTED)])
-        x = builder.fadd(_spread(builder, given[3], LISTED), steps, _FAST)
-        depth = builder.fmul(_spread(builder, right, LISTED), x, _FAST)
-        depth = builder.fadd(_spread(builder, near, LISTED), depth, _FAST)
-        shows = builder.icmp_signed(">", builder.fptosi(depth, before.type), before)
-        after = builder.fcmp_ordered(">=", x, _spread(builder, start, LISTED))
-        shows = builder.and_(shows, after)
-        within = builder.fcmp_ordered("<", x, _spread(builder, stop, LISTED))
-        shows = builder.and_(shows, within)
-        places = ir.Constant(before.type, list(range(LISTED)))
-        places = builder.add(_spread(builder, given[5], LISTED), places)
-        kind = ir.FunctionType(places.type, [places.type, shows.type, places.type])
-        name = f"llvm.experimental.vector.compress.v{LISTED}i32"
-        compress = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
-            builder.module, kind, name
-        )
-        listed = builder.call(compress, [places, shows, ir.Constant(places.type, ir.Undefined)])
-        builder.store(listed, _place(context_of, given, 6, given[7], places.type), align=_NUMBER)
-        chosen = builder.bitcast(shows, ir.IntType(LISTED))
-        return builder.zext(builder.ctpop(chosen), _LONG)
-
-    return signature, generate
-
-
-list_nearer: Any = intrinsic(_list_nearer)
 
 
 def _put_planes(
@@ -137,43 +87,62 @@ def _put_planes(
     width and height, all float32. Into `out`, float32, from `to` on.
     """
     number, long = types.float32, types.uint64
-    two, four, three = _several(number, 2), _several(number, 4), _several(long, 3)
+    two, four, three = several(number, 2), several(number, 4), several(long, 3)
     signature = types.void(screen, three, two, four, two, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
-        context_of, kind = (context, builder, signature.args), ir.VectorType(_FLOAT, 4)
+        context_of, kind = (context, builder, signature.args), ir.VectorType(FLOAT, 4)
 
         def of(which: int, k: int) -> Any:
-            return _spread(builder, builder.extract_value(given[which], k), 4)
+            return spread(builder, builder.extract_value(given[which], k), 4)
 
         def turned(one: Any, its: Any, other: Any, share: Any) -> Any:
-            left, right = builder.fmul(one, its, _FAST), builder.fmul(other, share, _FAST)
-            return builder.fsub(left, right, _FAST)
+            left, right = builder.fmul(one, its, FAST), builder.fmul(other, share, FAST)
+            return builder.fsub(left, right, FAST)
 
         unit = ir.Constant(kind, [1.0, 1.0, 1024.0, 1.0])
         for k in range(2):
-            unit = builder.insert_element(unit, builder.extract_value(given[4], k), _INT(k))
+            unit = builder.insert_element(unit, builder.extract_value(given[4], k), INT(k))
         found = []
         for k in range(3):
-            at = builder.shl(builder.extract_value(given[1], k), _LONG(3))
-            row = _place(context_of, given, 0, builder.add(at, _LONG(4)), kind)
-            found.append(builder.fmul(builder.load(row, align=_NUMBER), unit, _FAST))
-        b, c = (builder.fsub(it, found[0], _FAST) for it in found[1:])
+            at = builder.shl(builder.extract_value(given[1], k), LONG(3))
+            row = place(context_of, given, 0, builder.add(at, LONG(4)), kind)
+            found.append(builder.fmul(builder.load(row, align=NUMBER), unit, FAST))
+        b, c = (builder.fsub(it, found[0], FAST) for it in found[1:])
         right = turned(b, of(3, 1), c, of(3, 0))
         down = turned(c, of(3, 2), b, of(3, 3))
         # Texels have their middles half a texel in.
-        base = builder.fsub(found[0], ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), _FAST)
+        base = builder.fsub(found[0], ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), FAST)
         for k, step in enumerate((right, down)):
-            base = builder.fsub(base, builder.fmul(step, of(2, k), _FAST), _FAST)
-        row = _place(context_of, given, 5, given[6], kind)
+            base = builder.fsub(base, builder.fmul(step, of(2, k), FAST), FAST)
+        row = place(context_of, given, 5, given[6], kind)
         for k, numbers in enumerate((base, right, down)):
-            builder.store(numbers, builder.gep(row, [_INT(k)]), align=_NUMBER)
+            builder.store(numbers, builder.gep(row, [INT(k)]), align=NUMBER)
         return context.get_dummy_value()
 
     return signature, generate
 
 
 put_planes: Any = intrinsic(_put_planes)
+
+
+def _add_change(_typing: Any, sums: Any, at: Any, changes: Any, which: Any, weight: Any) -> Any:
+    """Adds eight numbers from `which` on, times `weight`, to those from `at` on, all float32."""
+    long = types.uint64
+    signature = types.void(sums, long, changes, long, types.float32)
+
+    def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
+        context_of, kind = (context, builder, signature.args), ir.VectorType(FLOAT, 8)
+        to = place(context_of, given, 0, given[1], kind)
+        change = builder.load(place(context_of, given, 2, given[3], kind), align=NUMBER)
+        change = builder.fmul(change, spread(builder, given[4], 8), FAST)
+        builder.store(builder.fadd(builder.load(to, align=NUMBER), change, FAST), to, align=NUMBER)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+add_change: Any = intrinsic(_add_change)
 
 
 def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
@@ -184,10 +153,10 @@ def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
         (kind, _), byte = signature.args, ir.IntType(8)
         array = context.make_array(kind)(context, builder, given[0])
         step = builder.mul(given[1], builder.extract_value(array.strides, 0))
-        place = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [step])
-        wanted = ir.FunctionType(ir.VoidType(), [place.type, _INT, _INT, _INT])
-        ask = builder.module.declare_intrinsic("llvm.prefetch", [place.type], wanted)
-        builder.call(ask, [place, _INT(0), _INT(3), _INT(1)])
+        first = builder.gep(builder.bitcast(array.data, byte.as_pointer()), [step])
+        wanted = ir.FunctionType(ir.VoidType(), [first.type, INT, INT, INT])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [first.type], wanted)
+        builder.call(ask, [first, INT(0), INT(3), INT(1)])
         return context.get_dummy_value()
 
     return signature, generate
@@ -196,26 +165,39 @@ def _ask_for(_typing: Any, array: Any, at: Any) -> Any:
 ask_for: Any = intrinsic(_ask_for)
 
 
-def _several(kind: Any, count: int) -> Any:
+def several(kind: Any, count: int) -> Any:
     return types.UniTuple(kind, count)  # type: ignore[no-untyped-call]
 
 
-def _place(context_of: Any, given: Any, which: int, at: Any, kind: Any) -> Any:
-    """Where the argument `which`, an array, has its number `at`, to be read as something else."""
+def place(context_of: Any, given: Any, which: int, at: Any, kind: Any, row: int = 0) -> Any:
+    """Where the argument `which`, an array, has its number `at`, to be read as something else. row:
+    of an array of lines, from whose beginning on.
+    """
     context, builder, arguments = context_of
-    data = context.make_array(arguments[which])(context, builder, given[which]).data
-    return builder.bitcast(builder.gep(data, [at]), kind.as_pointer())
+    array = context.make_array(arguments[which])(context, builder, given[which])
+    if row:
+        at = builder.add(at, builder.mul(builder.extract_value(array.shape, 1), LONG(row)))
+    return builder.bitcast(builder.gep(array.data, [at]), kind.as_pointer())
 
 
-def _spread(builder: Any, number: Any, lanes: int) -> Any:
+def called(builder: Any, name: str, result: Any, given: Sequence[Any]) -> Any:
+    """What an instruction of LLVM's own gives."""
+    kind = ir.FunctionType(result, [it.type for it in given])
+    asked = cgutils.get_or_insert_function(  # type: ignore[no-untyped-call]
+        builder.module, kind, f"llvm.{name}"
+    )
+    return builder.call(asked, given)
+
+
+def spread(builder: Any, number: Any, lanes: int) -> Any:
     """The same number in all lanes."""
     nothing = ir.Constant(ir.VectorType(number.type, lanes), ir.Undefined)
-    first = builder.insert_element(nothing, number, _INT(0))
+    first = builder.insert_element(nothing, number, INT(0))
     return builder.shuffle_vector(first, nothing, _ints([0] * lanes))
 
 
 def _ints(numbers: Sequence[int]) -> Any:
-    return ir.Constant(ir.VectorType(_INT, len(numbers)), list(numbers))
+    return ir.Constant(ir.VectorType(INT, len(numbers)), list(numbers))
 
 
 def _all(number: int) -> Any:
@@ -233,7 +215,19 @@ def _cut(builder: Any, numbers: Any, most: Any) -> Any:
     return builder.select(builder.icmp_signed("<", numbers, _all(0)), _all(0), numbers)
 
 
+def _rows_of(context_of: Any, given: Any, pixel: int) -> list[Any]:
+    """What `Work.planes` has of a pixel's triangle, in fours; given: as `_cut_planes` has it."""
+    builder = context_of[1]
+    key = builder.load(place(context_of, given, 1, builder.add(given[2], LONG(pixel)), INT))
+    triangle = builder.zext(builder.and_(key, given[3]), LONG)
+    at = builder.shl(triangle, LONG(4))
+    rows = place(context_of, given, 0, at, ir.VectorType(FLOAT, 4))
+    return [builder.load(builder.gep(rows, [INT(row)]), align=NUMBER) for row in range(4)]
+
+
 def _turned(builder: Any, rows: Sequence[Any]) -> list[Any]:
-    """Four vectors of four, as columns."""
-    pairs = [builder.shuffle_vector(rows[k], rows[k + 1], _ints(range(8))) for k in (0, 2)]
-    return [builder.shuffle_vector(*pairs, _ints([k, 4 + k, 8 + k, 12 + k])) for k in range(4)]
+    """Four vectors of twice four, as columns: each half by itself, as processors do it."""
+    low, high = _ints([0, 8, 1, 9, 4, 12, 5, 13]), _ints([2, 10, 3, 11, 6, 14, 7, 15])
+    pairs = [[builder.shuffle_vector(*rows[k : k + 2], it) for k in (0, 2)] for it in (low, high)]
+    one, other = _ints([0, 1, 8, 9, 4, 5, 12, 13]), _ints([2, 3, 10, 11, 6, 7, 14, 15])
+    return [builder.shuffle_vector(*both, it) for both in pairs for it in (one, other)]

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from services.face.draw.compiling import inlined
+from services.face.draw.raster import downwards, slope
 from services.face.engines.head.raster.lanes import put_planes
-from services.face.engines.head.raster.work import STEPS
+from services.face.engines.head.raster.work import FIRST
 
 _NONE = np.float32(0.0)
 MOST_LIGHT, MOST_SHINE = np.float32(4096.0), np.float32(255.0)
@@ -29,49 +30,53 @@ def lines_of(ay, by, cy, size):  # type: ignore[no-untyped-def]
 
 
 @inlined()
-def ends(line, px, py, qx, qy, whole, upper, lower):  # type: ignore[no-untyped-def]
-    """Where a line enters a triangle and leaves it.
-
-    An edge is walked from its upper end, whichever triangle it serves: no seam stays open.
+def sides_of(ax, ay, bx, by, cx, cy):  # type: ignore[no-untyped-def]
+    """A triangle's uppermost corner, x and y, and its middle one; what x gains for one line down on
+    the side from the first corner to the last, from the first to the middle one, from there on.
     """
-    side = px + (line - py) * whole
-    other = px + (line - py) * upper if line < qy else qx + (line - qy) * lower
-    return min(side, other), max(side, other)
+    px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
+    return px, py, qx, qy, slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
 
 
 @inlined()
-def all_hidden(px, py, qx, qy, rx, ry, near, size, nearest):  # type: ignore[no-untyped-def]
+def all_hidden(px, py, qx, qy, rx, ry, key, size, nearest):  # type: ignore[no-untyped-def]
     """Whether something is before all corners of a triangle and its middle, which mostly means
-    before all of it. near: inverse depth of its nearest corner.
+    before all of it. key: of its nearest corner's depth, without a triangle.
     """
-    limit, third = np.float32(size - 1), np.float32(1 / 3)
-    step = np.uint64(np.int64(near * np.float32(STEPS))) << np.uint64(32)
-    found = True
-    for k in range(4):
-        if k == 0:
-            x, y = px, py
-        elif k == 1:
-            x, y = qx, qy
-        elif k == 2:
-            x, y = rx, ry
-        else:
-            x, y = (px + qx + rx) * third, (py + qy + ry) * third
-        column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
-        found = found and nearest[int(row) * size + int(column)] >= step
-    return found
+    third = np.float32(1 / 3)
+    # All four are asked: a processor cannot foretell which of them tells.
+    hidden = nearest[pixel_at(px, py, size)] >= key
+    hidden &= nearest[pixel_at(qx, qy, size)] >= key
+    hidden &= nearest[pixel_at(rx, ry, size)] >= key
+    middle = pixel_at((px + qx + rx) * third, (py + qy + ry) * third, size)
+    return hidden & (nearest[middle] >= key)
 
 
 @inlined()
-def depth_plane(k, screen, triangles):  # type: ignore[no-untyped-def]
-    """Inverse depth of a triangle in the picture's first pixel, and what is added to it for one
+def pixel_at(x, y, size):  # type: ignore[no-untyped-def]
+    """The pixel of a place on the screen; at its edge, of one beside it."""
+    limit = np.float32(size - 1)
+    column, row = min(max(x, _NONE), limit), min(max(y, _NONE), limit)
+    return np.uint64(np.int32(row)) * np.uint64(size) + np.uint64(np.int32(column))
+
+
+@inlined()
+def step_of(near, reach):  # type: ignore[no-untyped-def]
+    """The step of depth of an inverse depth."""
+    return (near - reach[0]) * reach[1] + np.float32(FIRST)
+
+
+@inlined()
+def depth_plane(k, screen, triangles, reach):  # type: ignore[no-untyped-def]
+    """Step of depth of a triangle in the picture's first pixel, and what is added to it for one
     pixel right and one down.
     """
     a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
     ax, ay, q = screen[a, 0], screen[a, 1], screen[a, 2]
     bx, by, cx, cy = screen[b, 0] - ax, screen[b, 1] - ay, screen[c, 0] - ax, screen[c, 1] - ay
-    inverse, qb, qc = np.float32(1.0) / (bx * cy - cx * by), screen[b, 2] - q, screen[c, 2] - q
-    right, down = (qb * cy - qc * by) * inverse, (qc * bx - qb * cx) * inverse
-    return q - right * ax - down * ay, right, down
+    rate, qb, qc = reach[1] / (bx * cy - cx * by), screen[b, 2] - q, screen[c, 2] - q
+    right, down = (qb * cy - qc * by) * rate, (qc * bx - qb * cx) * rate
+    return step_of(q, reach) - right * ax - down * ay, right, down
 
 
 @inlined()

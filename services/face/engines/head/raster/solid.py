@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from services.face.draw.compiling import inner
-from services.face.draw.raster import downwards, slope
+from services.face.engines.head.raster.lines import AT_ONCE, find_ends, keep_nearest
 from services.face.engines.head.raster.planes import (
     corners,
     depth_plane,
-    ends,
     lines_of,
+    sides_of,
     write_planes,
 )
-from services.face.engines.head.raster.work import STEPS
 
 
 @inner()
@@ -22,21 +21,22 @@ def wipe(work):  # type: ignore[no-untyped-def]
     nearest, clear, before, size = work.nearest, work.clear, work.before, len(work.picture)
     spans, hair = work.spans, work.hair
     for y in range(size):
-        first, last = min(spans[y, 0], hair[y, 0]), max(spans[y, 1], hair[y, 1])
-        before[y, 0], before[y, 1] = first, last
+        first, last = min(spans[0, y], hair[0, y]), max(spans[1, y], hair[1, y])
+        before[0, y], before[1, y] = first, last
         for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
-            nearest[at] = np.uint64(0)
-        first, last = hair[y, 0], hair[y, 1]
+            nearest[at] = np.uint32(0)
+        first, last = hair[0, y], hair[1, y]
         for at in range(np.uint64(y * size + first), np.uint64(y * size + max(first, last))):
             clear[at] = np.uint32(0)
-        spans[y, 0], spans[y, 1], hair[y, 0], hair[y, 1] = size, 0, size, 0
+        spans[0, y], spans[1, y], hair[0, y], hair[1, y] = size, 0, size, 0
 
 
 @inner()
 def fill_triangles(model, work):  # type: ignore[no-untyped-def]
-    """Writes inverse depth and number of what is nearest of all that hides what is behind."""
+    """Writes depth and number of what is nearest of all that hides what is behind."""
     screen, triangles, facing, nearest = work.screen, model.triangles, work.facing, work.nearest
-    spans, size, steps = work.spans, len(work.picture), np.float32(STEPS)
+    spans, ends, size, reach = work.spans, work.ends, len(work.picture), work.reach
+    bits, most = np.uint32(work.bits), reach[2]
     for k in range(model.opaque):
         if not facing[k]:
             continue
@@ -48,21 +48,15 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
         if first >= last or left >= behind:
             continue
         write_planes(k, model, work)
-        base, right, down = depth_plane(k, screen, triangles)
-        px, py, qx, qy, rx, ry = downwards(ax, ay, bx, by, cx, cy)
-        whole, upper, lower = slope(px, py, rx, ry), slope(px, py, qx, qy), slope(qx, qy, rx, ry)
-        number, wide = np.uint64(k + 1), np.uint64((behind - left + 7) & ~7)
-        base, right, down = base * steps, right * steps, down * steps
-        begun, end = np.float32(left), np.float32(behind - left)
+        base, right, down = depth_plane(k, screen, triangles, reach)
+        sides, number = sides_of(ax, ay, bx, by, cx, cy), np.uint32(k + 1)
+        within, left, wide = (np.int32(left), np.int32(behind)), np.int32(left), behind - left
+        for y in range(first, last, AT_ONCE):
+            find_ends(sides, within, (np.int32(y), np.int32(last)), spans, ends)
         for y in range(first, last):
-            line = np.float32(y)
-            start, stop = ends(line, px, py, qx, qy, whole, upper, lower)
-            start, stop = start - begun, min(stop - begun, end)
-            spans[y, 0], spans[y, 1] = min(spans[y, 0], left), max(spans[y, 1], behind)
-            begin, at = base + right * begun + down * line, np.uint64(y * size + left)
-            for i in range(wide):
-                x = np.float32(np.int32(i))
-                step = max(np.int32(begin + right * x), np.int32(0))
-                key = (np.uint64(np.int64(step)) << np.uint64(32)) | number
-                key = key if (x >= start) & (x < stop) else np.uint64(0)
-                nearest[at + i] = max(nearest[at + i], key)
+            plane, at = (base + down * np.float32(y), right, most), np.uint64(y * size + left)
+            for i in range(0, wide, AT_ONCE):
+                keep_nearest(
+                    nearest, at + np.uint64(i), bits, number, plane, left + np.int32(i),
+                    (ends[0, y], ends[1, y]),
+                )  # fmt: skip

@@ -12,25 +12,31 @@ import numpy as np
 from services.face.draw.compiling import inlined, inner
 from services.face.engines.head.light import LIGHT_SIDE
 from services.face.engines.head.model import NO_SHINE
+from services.face.engines.head.raster.lanes import add_change
+from services.face.engines.head.raster.work import FIRST
+
+_8 = np.uint64(8)
 
 
 @inner()
 def shape_vertices(weights, model, work):  # type: ignore[no-untyped-def]
     """Shapes added up: places and normals as the face moves."""
-    to, rest, upright = work.moved, model.rest, model.normals
-    ends, moved, deltas, turned = model.target_ends, model.moved, model.deltas, model.normal_deltas
-    for n in range(np.uint64(len(rest))):
+    to, sums, moving, changes = work.moved, work.sums, model.moving, model.changes.reshape(-1)
+    ends, moved, rest, upright = model.target_ends, model.moved, model.rest, model.normals
+    for i in range(len(moving)):
+        n = moving[i]
         for axis in range(3):
-            to[axis, n], to[3 + axis, n] = rest[n, axis], upright[n, axis]
+            sums[8 * i + axis], sums[8 * i + 3 + axis] = rest[n, axis], upright[n, axis]
     for target in range(len(weights)):
         weight = weights[target]
         if weight == 0:
             continue
-        for k in range(ends[target], ends[target + 1]):
-            n = moved[k]
-            for axis in range(3):
-                to[axis, n] += weight * deltas[k, axis]
-                to[3 + axis, n] += weight * turned[k, axis]
+        for k in range(np.uint64(ends[target]), np.uint64(ends[target + 1])):
+            add_change(sums, _8 * np.uint64(moved[k]), changes, _8 * k, weight)
+    for i in range(len(moving)):
+        n = moving[i]
+        for row in range(6):
+            to[row, n] = sums[8 * i + row]
 
 
 @inner()
@@ -58,6 +64,15 @@ def project_vertices(head, model, work):  # type: ignore[no-untyped-def]
         to_x[n] = middle + pixels * right * near
         to_y[n] = middle - pixels * up * near
         to_near[n] = near if away > least else zero
+    furthest, nearest, most = one / least, zero, one / least
+    for n in range(np.uint64(len(follows))):
+        near = to_near[n]
+        furthest = min(furthest, near if near > zero else most)
+        nearest = max(nearest, near)
+    last = np.float32((1 << (32 - work.bits)) - 1)
+    reach = work.reach
+    reach[0], reach[2] = furthest, last
+    reach[1] = (last - np.float32(2 * FIRST)) / max(nearest - furthest, np.float32(1e-6))
 
 
 @inner()
