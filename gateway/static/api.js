@@ -80,10 +80,12 @@ export class Api {
   }
 
   async request(method, path, { body, signal, keepalive } = {}) {
-    const byKey = this.#secret(path) === this.#key;
+    const key = this.#key;
+    const byKey = this.#secret(path) === key;
     const response = await this.#fetch(method, path, { body, signal, keepalive });
     if (response.status === 401 && byKey) {
-      await this.#renewKey();
+      // Refusals of a key may come when another one has been entered long since.
+      if (key === this.#key) await this.#renewKey();
       return this.request(method, path, { body, signal, keepalive });
     }
     if (!response.ok) throw await ApiError.from(response);

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.driving import body, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
@@ -368,6 +369,30 @@ async def test_records_and_downloads(page: Page, stub: StubGateway) -> None:
     assert (await download.value).suggested_filename.endswith(".mp4")
     assert stub.seen.recording == ["start", "stop"]
     await page.wait_for_selector("body[data-recording=off]")
+
+
+async def test_a_refusal_that_comes_late_asks_for_no_other_key(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.api_key = "open sesame"
+    right_one_entered = asyncio.Event()
+
+    async def hold_back(route: Route) -> None:
+        refused = route.request.headers.get("authorization") == "Bearer wrong"
+        response = await route.fetch()
+        if refused:
+            await right_one_entered.wait()
+        await route.fulfill(response=response)
+
+    await page.route("**/v1/voices", hold_back)
+    await page.goto(stub.url)
+    for key in ("wrong", "open sesame"):
+        await page.fill("#key-value", key)
+        await page.press("#key-value", "Enter")
+    await expect(page.locator("#key")).to_be_hidden()
+    right_one_entered.set()
+    await page.wait_for_selector("body[data-ready]")
+    await expect(page.locator("#key")).to_be_hidden()
 
 
 async def test_asks_for_the_key_once(page: Page, stub: StubGateway) -> None:
