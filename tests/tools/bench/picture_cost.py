@@ -26,6 +26,7 @@ from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import HeadStore
 from services.face.lips.lips import DurationLips
 from visavis.tools.bench.face import mel_chunk
+from visavis.tools.bench.figures.report import machine_kind
 
 _FPS, _COUNT, _UNCOUNTED, _IN_A_ROW, _GAP_S = 25, 100, 10, 4, 0.03
 _AVATAR = Path(services.face.__file__).parent / "avatars" / "default"
@@ -41,10 +42,11 @@ class _Renderer(Protocol):
 def main(head: Path | None) -> None:
     if head is None:
         _report(Renderer(load_avatar(_AVATAR)))
-        return
-    for size in (512, 1024):
-        store = HeadStore(head.parent, size=size, builtin=head.parent)
-        _report(HeadRenderer(store.load(head.name).model))
+    else:
+        for size in (512, 1024):
+            store = HeadStore(head.parent, size=size, builtin=head.parent)
+            _report(HeadRenderer(store.load(head.name).model))
+    print(machine_kind())  # noqa: T201
 
 
 def _report(renderer: _Renderer) -> None:
