@@ -21,7 +21,7 @@ import json
 import os
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
@@ -144,16 +144,17 @@ def main(
     weights: Annotated[
         Weights, typer.Option(help="Pipecat's language model: the same file as ours, or as pulled.")
     ] = Weights.SAME,
+    peers: Annotated[
+        str, typer.Option(help="How Pipecat ends a turn: vad, smart or both, comma-separated.")
+    ] = ",".join(MODES),
     venv: Annotated[Path | None, typer.Option(help="Pipecat's environment.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
 ) -> None:
     """Measure both in one run, by turns, and print the ratios."""
     check_output(json_path, ".json")
     console = wide_console()
-    chosen = [name for name in models.split(",") if name]
-    unknown = sorted(set(chosen) - set(PROFILES))
-    if unknown:
-        raise InvalidInputError(f"models: {', '.join(unknown)}; known are {', '.join(PROFILES)}")
+    chosen = _known("models", models, PROFILES)
+    modes = _known("peers", peers, MODES)
     python = ready_python(venv or default_folder(), console)
     asked = _asked(clips, recordings, count, console)
     into = load_clips(ready_set("interruptions", "tiny", console))
@@ -167,7 +168,7 @@ def main(
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="visavis-peer-") as folder:
         for model in chosen:
-            sides = sides_of(model, weights)
+            sides = sides_of(model, weights, modes)
             for number, block in enumerate(blocks_of(asked, repeated, rounds)):
                 for name in order(list(sides), number):
                     side = sides[name]
@@ -183,10 +184,18 @@ def main(
                 console.print(table(model, group, list(sides.values())))
 
 
-def sides_of(model: str, weights: Weights) -> dict[str, Side]:
+def _known(option: str, given: str, known: Iterable[str]) -> list[str]:
+    """The names in a list with commas. Raises InvalidInputError."""
+    names = [name for name in given.split(",") if name]
+    if unknown := sorted(set(names) - set(known)):
+        raise InvalidInputError(f"{option}: {', '.join(unknown)}; known are {', '.join(known)}")
+    return names
+
+
+def sides_of(model: str, weights: Weights, modes: Sequence[str]) -> dict[str, Side]:
     """Everybody who answers, ours first."""
     theirs = theirs_file(model, weights).name
-    others = {mode: Side(f"Pipecat, {mode}", theirs) for mode in MODES}
+    others = {mode: Side(f"Pipecat, {mode}", theirs) for mode in modes}
     return {OURS: Side(OURS, ours_file(model).name), **others}
 
 
