@@ -216,6 +216,14 @@ def test_words_that_reach_their_visitor_once_are_in_order() -> None:
     assert (verdict.exact, verdict.answers, verdict.with_code) == (2, 2, 2)
 
 
+def test_who_comes_again_has_turns_that_count_from_one_again() -> None:
+    first = lines_of(0, ("Yes, ", f"{code_word(0)}."))
+    again = [replace(line, visit=2) for line in first]
+    verdict = judge([*first, *again])
+    assert verdict.faults == []
+    assert (verdict.typed, verdict.exact, verdict.answers) == (2, 2, 2)
+
+
 def test_the_words_of_another_and_lost_and_doubled_ones_are_found() -> None:
     fine = lines_of(0, ("Yes, ", f"{code_word(0)}."))
     theirs = judge([*fine, *lines_of(1, ("Yes, ", f"{code_word(0)}."))])

@@ -199,10 +199,11 @@ class Client:
         """One visitor after the other, each through the queue where there is no room."""
         plan, clock = self._orders.plan, self._clock
         questions = planned(plan.habits, number, until_s - start_s)
-        for length_s in visit_lengths(plan, number):
+        for visit_number, length_s in enumerate(visit_lengths(plan, number), 1):
             if clock.now() >= until_s:
                 return
             notes, line = self.notes_of(number), InLine(clock)
+            notes.visit = visit_number
             _count(notes, start_s, start_s + plan.warmup_s, until_s)
             visiting = visit(
                 gateway,

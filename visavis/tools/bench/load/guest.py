@@ -46,6 +46,8 @@ class Notes:
 
     def __init__(self, visitor: int) -> None:
         self.visitor = visitor
+        self.visit = 1
+        """How often he has come, with this time."""
         self.start_s = 0.0
         """The run's start; lines are timed from it."""
         self.judge = PlayoutJudge()
@@ -64,7 +66,8 @@ class Notes:
             self.line(at_s, "understood", int(event.get("turn") or 0), str(event["text"]))
 
     def line(self, at_s: float, what: Any, turn: int, text: str) -> None:
-        self.lines.append(Line(self.visitor, round(at_s - self.start_s, 3), what, turn, text))
+        at_s = round(at_s - self.start_s, 3)
+        self.lines.append(Line(self.visitor, at_s, what, turn, text, self.visit))
 
 
 class InLine:

@@ -36,6 +36,8 @@ class Line:
     turn: int
     """0: not known yet (spoken)."""
     text: str
+    visit: int = 1
+    """Who comes again has another session, whose turns count from 1 as well."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -105,10 +107,12 @@ def judge(lines: Iterable[Line]) -> Verdict:
             if line.what == "spoken" and words(line.text):
                 spoken[tuple(words(line.text))].add(visitor)
     verdict = Verdict()
-    for visitor, own in by_visitor.items():
-        _judge_questions(visitor, own, verdict)
-        _judge_answers(visitor, own, verdict)
-        _find_foreign(visitor, own, codes, spoken, verdict)
+    for visitor, every in by_visitor.items():
+        for visit in sorted({line.visit for line in every}):
+            own = [line for line in every if line.visit == visit]
+            _judge_questions(visitor, own, verdict)
+            _judge_answers(visitor, own, verdict)
+            _find_foreign(visitor, own, codes, spoken, verdict)
     return verdict
 
 
