@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -84,7 +85,7 @@ class Link:
         self._said: deque[str] = deque()
         self._side_bands: list[SideBand] = []
         self._mic = MicQueue()
-        self._all_said_at: int | None = None
+        self._all_said_at = math.inf
         """So many samples of it are all of what is being said, as the client says."""
         self._sounding = asyncio.Event()
         self._background = Background()
@@ -301,7 +302,7 @@ class Link:
             await self._session.update(self._session.options, effect.persona)
 
     async def _configure(self, effect: to_do.Configure) -> None:
-        config, session, self._all_said_at = effect.config, self._session, None
+        config, session, self._all_said_at = effect.config, self._session, math.inf
         detection = config.audio.input.turn_detection
         interrupts = detection is not None and detection.interrupt_response
         session.take_turns(TurnTaking(config.answers_by_itself, interrupts, goes_on=False))
@@ -319,10 +320,11 @@ class Link:
     async def _feed(self) -> None:
         """Have the session hear what has come, no faster than it is spoken."""
         while True:
-            for piece in self._mic.take(self._clock.now()):
+            for piece in self._mic.take(self._clock.now(), self._all_said_at):
                 self._session.push_mic(self._holder, piece)
-            if self._all_said_at is not None and self._mic.sent_samples >= self._all_said_at:
-                self._all_said_at = None
+            if self._mic.sent_samples >= self._all_said_at:
+                # The silence behind it is heard by those who know that it is the end.
+                self._all_said_at = math.inf
                 await self._end_utterance()
             if len(self._mic):
                 await asyncio.sleep(_LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 
 import numpy as np
@@ -55,12 +56,14 @@ class MicQueue:
         self._waiting.clear()
         self._samples = 0
 
-    def take(self, now: float) -> list[NDArray[np.int16]]:
-        """What may be heard now: pieces of 100 ms at most."""
+    def take(self, now: float, until: float = math.inf) -> list[NDArray[np.int16]]:
+        """What may be heard now: pieces of 100 ms at most, none once `until` samples are sent."""
         if self._since_s is None:
             self._since_s = now
         taken = []
         while self._waiting and self.sent_samples / RATE_HZ <= now - self._since_s + _LEAD_S:
+            if self.sent_samples >= until:
+                break
             piece = self._waiting.popleft()
             self._samples -= len(piece)
             self.sent_samples += len(piece)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -248,13 +249,23 @@ def _wrap(config: Any) -> _Config:
 class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
     name = "asr"
 
+    def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
+        super().__init__(bus, script, seen, instance)
+        self._waits: defaultdict[str, int] = defaultdict(lambda: _SILENCE_SAMPLES)
+        """Of each session: samples of silence that end what is said."""
+
+    async def request(self, session: str, request: Any) -> None:
+        told = request.listening.endpointing
+        if request.WhichOneof("request") == "listening" and told.HasField("silence_ms"):
+            self._waits[session] = told.silence_ms * _SILENCE_SAMPLES // 100
+
     async def work(self, session: str, listening: asyncio.Event) -> None:
-        """Loud sound is speech; 100 ms of silence end it."""
+        """Loud sound is speech; 100 ms of silence end it, or as many as it was told later."""
         seq, utterance, silent = 0, self.first_utterance - 1, -1
 
         async def say(event: TranscriptEvent, text: str, pts: int) -> None:
             nonlocal seq
-            place, end = Place(session, 0, seq, pts), pts - _SILENCE_SAMPLES
+            place, end = Place(session, 0, seq, pts), pts - self._waits[session]
             chunk = TranscriptChunk(place, event, utterance, text, speech_end_samples=end)
             await self.bus.publish(Kind.TRANSCRIPT, chunk)
             seq += 1
@@ -271,7 +282,7 @@ class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
                     silent = 0
                 elif silent >= 0:
                     silent += len(chunk.pcm)
-                    if silent >= _SILENCE_SAMPLES:
+                    if silent >= self._waits[session]:
                         silent = -1
                         await say(TranscriptEvent.FINAL, self.script.hears, pts)
 
