@@ -40,8 +40,7 @@ log = logging.getLogger(__name__)
 # CPU (243 against 253 tokens/s with 512) and delay a cancel and other slots.
 _BATCH_TOKENS = 64
 _GGUF_MAGIC = b"GGUF"
-# The same for what is asked and for what goes on, or the prefix that is kept would be another.
-_TEMPLATE: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
+_NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
 # With several threads: how long one spins before it sleeps where it waits for the others, hundreds
 # of times for each token. By default for milliseconds: where another process holds the core that
 # the awaited thread needs, both cores then stand still (two cores, two busy neighbours: a first
@@ -176,7 +175,7 @@ class LlamaCppBackend:
         return self._apply_template({"messages": _plain(messages), **known})
 
     def _apply_template(self, wanted: dict[str, Any]) -> str:
-        return str(self._told("/apply-template", {**wanted, **_TEMPLATE}, "prompt"))
+        return str(self._told("/apply-template", {**wanted, **_NO_THINKING}, "prompt"))
 
     def count_tokens(self, text: str) -> int:
         count = self._count_again if len(text) <= _COUNTED_TEXT_CHARS else self._count
@@ -346,12 +345,12 @@ class _Call:
             self.error = _error_of(event["error"])
             return None
         choices = event.get("choices") or [{}]
-        text = choices[0].get("delta", {}).get("content") or choices[0].get("text") or ""
+        text = choices[0].get("text") or ""
         if progress := event.get("prompt_progress"):
             self._prompt_tokens, self._cached_tokens = progress["total"], progress["cache"]
         finish_reason = choices[0].get("finish_reason") or ""
         usage = event.get("usage")
-        if usage:  # with the reason, where what is written goes on; else after it
+        if usage:  # with the reason
             read, made = usage["prompt_tokens"], usage["completion_tokens"]
             cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
             return Delta(text, finish_reason, read, made, cached)
@@ -385,7 +384,6 @@ def _body(request: BackendRequest) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "repeat_penalty": sampling.repeat_penalty,
-        **_TEMPLATE,
     }
     if sampling.seed is not None:
         body["seed"] = sampling.seed
