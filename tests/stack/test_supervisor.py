@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import socket
 import subprocess
@@ -117,6 +118,10 @@ async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
         await until(lambda: len(list(kept.rglob("OBJ_visavis-*"))) == len(BUCKETS), 20)
         await until(lambda: stack.nats.process.state is State.READY)
         stack.nats.process.kill()
+        # Until it is dead it may still tidy its disk; nobody restarts it before the next await.
+        pid = stack.nats.process.pid
+        assert pid is not None
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         shutil.rmtree(kept)
         await until(lambda: len(list(kept.rglob("OBJ_visavis-*"))) == len(BUCKETS), 20)
     finally:

@@ -9,7 +9,7 @@
 `making`: what every maker of a bundle out of the user's own weights shares.
 
 One file or room for each family of networks, with all that is done to its graphs and weights:
-`moonshine` and `whisper` hear, `silero` tells speech from other sound; `hibari`, `kokoro`, `piper`
-and `fastspeech_zh` speak, `hifigan` is a vocoder; `wav2lip` paints mouths, `tha3` poses a drawn
-character.
+`moonshine` and `whisper` hear, `moonshine_eight_bit` is how a CPU computes the former, `silero`
+tells speech from other sound; `hibari`, `kokoro`, `piper` and `fastspeech_zh` speak, `hifigan` is a
+vocoder; `wav2lip` paints mouths, `tha3` poses a drawn character.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -66,15 +66,9 @@ class EngineSettings(ServiceSettings):
 
             return bundle_plans(compiled, precision=self.precision)
 
-        # So does the package onnx, which writes graphs.
-        def lean(published: Path) -> bytes:
-            from visavis.bundles.silero import graph_to_load
-
-            return graph_to_load(published)
-
         options = EngineOptions(
             plans=plans,
-            graph=lean if family_of(model.parent) == "silero" else None,
+            graph=self._lean_graph(model),
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,
@@ -93,9 +87,31 @@ class EngineSettings(ServiceSettings):
             options=options,
         )
 
+    def _lean_graph(self, model: Path) -> Callable[[Path], bytes] | None:
+        """What writes the graph with which `model` is computed with less work."""
+        family = family_of(model.parent)
+        if family == "silero":
+            return _lean_silero
+        return _lean_moonshine if family == "moonshine" and self.device == "cpu" else None
+
     def _backend_of(self, model: Path) -> str:
         if self.backend == "triton":
             named = [name.strip() for name in self.triton_networks.split(",") if name.strip()]
             return "triton" if is_shared(model, named) else "auto"
         # The ladder knows what is never compiled.
         return "auto" if kept_on_cpu(model) else self.backend
+
+
+# The package onnx, which writes graphs, is imported when it is due.
+
+
+def _lean_silero(published: Path) -> bytes:
+    from visavis.bundles.silero import graph_to_load
+
+    return graph_to_load(published)
+
+
+def _lean_moonshine(published: Path) -> bytes:
+    from visavis.bundles.moonshine_eight_bit import graph_to_load
+
+    return graph_to_load(published)

@@ -112,9 +112,8 @@ class Child:
     async def wait(self) -> int:
         """Exit status, once the process has ended."""
         assert self._process is not None, "not started"
-        # One thread each would wait as well; nothing else tells, on every system.
-        while (status := self._process.poll()) is None:  # noqa: ASYNC110
-            await asyncio.sleep(_POLL_S)
+        while (status := self._process.poll()) is None:
+            await _may_have_ended(self._process.pid)
         return status
 
     async def beats(self) -> bool:
@@ -201,6 +200,22 @@ class Child:
         if self._heart is not None:
             os.close(self._heart)
             self._heart = None
+
+
+async def _may_have_ended(pid: int) -> None:
+    """Return once that child has ended or, where no kernel tells, after a moment."""
+    try:
+        told = os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        await asyncio.sleep(_POLL_S)
+        return
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(told, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(told)
+        os.close(told)
 
 
 def memory_bytes(children: Sequence[Child]) -> dict[str, int]:
