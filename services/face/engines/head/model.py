@@ -25,6 +25,8 @@ from services.face.engines.head.light import (
 from services.face.engines.head.textures import on_screen, textures_of
 from visavis.serving.errors import InvalidInputError
 
+_MOST_WARPED = 12.0
+"""Pixels from a quad's fourth corner to where a parallelogram has it: as one, it is drawn."""
 _CATCHLIGHTS = 2
 """Lamps that eyes mirror: the strongest before the head."""
 NO_SHINE = 2
@@ -111,8 +113,11 @@ class Model(NamedTuple):
         return self._replace(pairs=texel_pairs(self.texels.view(np.uint8).reshape(1, -1, 4)))
 
     def in_quads(self) -> Model:
-        """With clear triangles that are halves of one ribbon's piece drawn at once."""
-        return self._replace(pieces=pieces_of(self.triangles, self.opaque, quads=True))
+        """With clear triangles that are halves of one ribbon's piece drawn at once, but for those
+        of which that would be seen.
+        """
+        shown = on_screen(self.rest, self.camera)
+        return self._replace(pieces=pieces_of(self.triangles, self.opaque, shown))
 
 
 def model_of(bundle: HeadBundle, size: int) -> Model:
@@ -148,7 +153,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         triangles=triangles,
         skin=sum(len(part.triangles) for part in parts if _is_skin(part)),
         opaque=opaque,
-        pieces=pieces_of(triangles, opaque, quads=False),
+        pieces=pieces_of(triangles, opaque),
         two_sided=np.array([part.two_sided for part in parts])[parts_of],
         source=textures.places,
         texture_of=textures.about,
@@ -166,14 +171,20 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     )
 
 
-def pieces_of(triangles: NDArray[np.int32], opaque: int, *, quads: bool) -> NDArray[np.int32]:
-    """[P, 6] as a `Model` has them. quads: whether two triangles may be one piece."""
+def pieces_of(
+    triangles: NDArray[np.int32], opaque: int, shown: NDArray[np.float64] | None = None
+) -> NDArray[np.int32]:
+    """[P, 6] as a `Model` has them. shown: [N, 2] pixels, where vertices are on the screen; else
+    each triangle is a piece.
+    """
     clear = triangles[opaque:]
     leads = np.zeros(len(clear), bool)
-    if quads:
+    if shown is not None:
         # As makers of quads cut them: both halves begin at the same corner.
         one, other = clear[:-1], clear[1:]
+        a, b, c, d = (shown[corner] for corner in (*one.T, other[:, 2]))
         leads[:-1] = (one[:, 0] == other[:, 0]) & (one[:, 2] == other[:, 1])
+        leads[:-1] &= np.linalg.norm(a - b + c - d, axis=1) < _MOST_WARPED
         for k in np.flatnonzero(leads[1:] & leads[:-1]):
             leads[k + 1] &= not leads[k]
     follows = np.zeros_like(leads)

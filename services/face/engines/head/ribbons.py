@@ -14,10 +14,10 @@ _SMALL = 768
 """Pictures of fewer pixels a side are small."""
 _CURLED = 0.5
 """Radians that a ribbon bends from piece to piece: nobody follows a single one of such hair."""
-_KEPT = {(True, True): (2 / 3, 1.25), (True, False): (3 / 4, 1.3), (False, True): (3 / 4, 1.1)}
-"""The share of ribbons that is drawn, and how much wider, so that hair covers as much: by whether
-the picture is small and the hair curled; else all of them.
-"""
+_LONG = 0.1
+"""Metres of a ribbon. Of shorter ones that are straight, each is seen before the skin."""
+_SMALL_CURLED, _SMALL_LONG, _LARGE_CURLED = (2 / 3, 1.3), (3 / 4, 1.3), (3 / 4, 1.2)
+"""The share of ribbons that is drawn, and how much wider they are, so that hair covers as much."""
 _ONE, _OTHER = (0, 1, 3), (0, 3, 2)
 """Corners of the two halves of a ribbon's piece, from its first one on."""
 _FEWEST = 100
@@ -35,7 +35,13 @@ def _thinned(part: Part, small: bool) -> Part:
         return part
     sides = part.positions.reshape(-1, 2, 3)
     middle = sides.mean(axis=1)
-    share, width = _KEPT.get((small, _bend(middle, ribbon) > _CURLED), (1.0, 1.0))
+    bend, length = _bend_and_length(middle, ribbon)
+    if bend > _CURLED:
+        share, width = _SMALL_CURLED if small else _LARGE_CURLED
+    elif small and length > _LONG:
+        share, width = _SMALL_LONG
+    else:
+        return part
     kept = np.diff(np.floor(np.arange(ribbon[-1] + 2) * share + 1e-6))[ribbon] > 0
     wider = middle[:, None] + width * (sides - middle[:, None])
     stays = np.repeat(kept, 2)
@@ -64,10 +70,12 @@ def _ribbons(part: Part) -> NDArray[np.int64] | None:
     return np.asarray(np.cumsum(~goes_on) - 1)
 
 
-def _bend(middle: NDArray[np.float32], ribbon: NDArray[np.int64]) -> float:
-    """Radians between a piece of a ribbon and the next one: median."""
+def _bend_and_length(middle: NDArray[np.float32], ribbon: NDArray[np.int64]) -> tuple[float, float]:
+    """Radians between a piece of a ribbon and the next one, median; metres of a ribbon, mean."""
     along = np.diff(middle, axis=0)
-    along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
+    lengths = np.linalg.norm(along, axis=1)
+    along /= np.maximum(lengths[:, None], 1e-9)
     same = ribbon[2:] == ribbon[:-2]
     turned = np.arccos(np.clip((along[1:] * along[:-1]).sum(axis=1)[same], -1, 1))
-    return float(np.median(turned))
+    of_one = ribbon[1:] == ribbon[:-1]
+    return float(np.median(turned)), float(lengths[of_one].sum() / (ribbon[-1] + 1))

@@ -155,7 +155,7 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
         triangles=drawn,
         skin=int(before[model.skin]),
         opaque=int(before[model.opaque]),
-        pieces=pieces_of(drawn, int(before[model.opaque]), quads=False),
+        pieces=pieces_of(drawn, int(before[model.opaque])),
         two_sided=model.two_sided[kept],
         source=model.source[used],
         texture_of=model.texture_of[kept],

@@ -71,13 +71,12 @@ def side_of(px, py, qx, qy, turns):  # type: ignore[no-untyped-def]
     to it where it may begin a line, and where it may end one. turns: above 0 where the corners go
     round to the right.
     """
-    if qy < py:
-        px, py, qx, qy, turns = qx, qy, px, py, -turns
-    steep = qy - py > _LEVEL
-    rise = qy - py if steep else np.float32(1.0)
-    begins = _NONE if steep and turns < 0 else -_AWAY
-    ends = _NONE if steep and turns > 0 else _AWAY
-    return px, py, (qx - px) / rise, begins, ends
+    fall = qy - py
+    steep, turned = abs(fall) > _LEVEL, turns * fall
+    x = px if fall > _NONE else qx
+    begins = _NONE if steep & (turned < _NONE) else -_AWAY
+    ends = _NONE if steep & (turned > _NONE) else _AWAY
+    return x, min(py, qy), (qx - px) / (fall if steep else np.float32(1.0)), begins, ends
 
 
 @inlined()
