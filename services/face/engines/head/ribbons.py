@@ -16,8 +16,8 @@ _CURLED = 0.5
 """Radians that a ribbon bends from piece to piece: nobody follows a single one of such hair."""
 _LONG = 0.1
 """Metres of a ribbon. Of shorter ones that are straight, each is seen before the skin."""
-_SMALL_CURLED, _SMALL_LONG, _LARGE_CURLED = (2 / 3, 1.3), (3 / 4, 1.3), (3 / 4, 1.2)
-"""The share of ribbons that is drawn, and how much wider they are, so that hair covers as much."""
+_SHARE, _WIDER = 3 / 4, 1.3
+"""Of ribbons that is drawn, and how much wider these are, so that hair covers as much."""
 _ONE, _OTHER = (0, 1, 3), (0, 3, 2)
 """Corners of the two halves of a ribbon's piece, from its first one on."""
 _FEWEST = 100
@@ -26,24 +26,22 @@ _FEWEST = 100
 
 def with_fewer_ribbons(bundle: HeadBundle, size: int) -> HeadBundle:
     """The head for pictures of `size`². Hair covers as much, as the ribbons that stay are wider."""
-    return replace(bundle, parts=[_thinned(part, size < _SMALL) for part in bundle.parts])
+    if size >= _SMALL:
+        return bundle
+    return replace(bundle, parts=[_thinned(part) for part in bundle.parts])
 
 
-def _thinned(part: Part, small: bool) -> Part:
+def _thinned(part: Part) -> Part:
     ribbon = _ribbons(part)
     if ribbon is None or ribbon[-1] + 1 < _FEWEST:
         return part
     sides = part.positions.reshape(-1, 2, 3)
     middle = sides.mean(axis=1)
     bend, length = _bend_and_length(middle, ribbon)
-    if bend > _CURLED:
-        share, width = _SMALL_CURLED if small else _LARGE_CURLED
-    elif small and length > _LONG:
-        share, width = _SMALL_LONG
-    else:
+    if bend <= _CURLED and length <= _LONG:
         return part
-    kept = np.diff(np.floor(np.arange(ribbon[-1] + 2) * share + 1e-6))[ribbon] > 0
-    wider = middle[:, None] + width * (sides - middle[:, None])
+    kept = np.diff(np.floor(np.arange(ribbon[-1] + 2) * _SHARE + 1e-6))[ribbon] > 0
+    wider = middle[:, None] + _WIDER * (sides - middle[:, None])
     stays = np.repeat(kept, 2)
     triangles = part.triangles[stays[part.triangles[:, 0]]]
     return replace(
