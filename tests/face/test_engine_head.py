@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.pose import FacePose
-from services.face.engines.head.bundle import read_bundle, unpack_bundle
+from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.clothes import freedom
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
@@ -189,6 +189,21 @@ def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
         wanted = HeadRenderer(whole).draw(pose)[..., :3].copy()
         differs = (HeadRenderer(less).draw(pose)[..., :3] != wanted).any(axis=-1)
         assert differs.mean() < 0.001
+
+
+@pytest.mark.parametrize("name", ["ada", "cleo"])
+def test_small_pictures_have_fewer_ribbons_of_hair_that_cover_as_much(name: str) -> None:
+    files = {file: (BUILTIN_FOLDER / name / file).read_bytes() for file in FILES}
+    whole = model_of(read_bundle(files), 512)
+    less = HeadStore(BUILTIN_FOLDER, size=512, builtin=BUILTIN_FOLDER).load(name).model
+    hair = whole.part_of.max()
+    assert (less.part_of == hair).sum() < 0.8 * (seen_alone(whole).part_of == hair).sum()
+    for pose in (FacePose(), FacePose(yaw=0.35), FacePose(yaw=-0.35, pitch=0.15)):
+        covered = []
+        for model in (whole, less):
+            HeadRenderer(model).draw(pose)
+            covered.append(float((thread_work(model).clear >> 24).sum()))
+        assert covered[1] == pytest.approx(covered[0], rel=0.04)
 
 
 @pytest.mark.parametrize("name", ["ada", "ben", "cleo", "dai"])

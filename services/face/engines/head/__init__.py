@@ -9,6 +9,7 @@
 - `clothes`: what they ask of the head that wears them.
 - `textures`: its textures, in as much detail as is seen.
 - `light`: how bright it is, by where its surface looks.
+- `ribbons`: fewer of them, for small pictures.
 - `visible`: a head without what is never seen of it.
 - `likeness`: lit as its portrait is.
 - `renderer`: a pose becomes a picture.

@@ -25,6 +25,8 @@ from services.face.engines.head.light import (
 from services.face.engines.head.textures import on_screen, textures_of
 from visavis.serving.errors import InvalidInputError
 
+_MOST_WARPED = 12.0
+"""Pixels from a quad's fourth corner to where a parallelogram has it: as one, it is drawn."""
 _CATCHLIGHTS = 2
 """Lamps that eyes mirror: the strongest before the head."""
 NO_SHINE = 2
@@ -75,6 +77,10 @@ class Model(NamedTuple):
     two_sided: NDArray[np.bool_]
     source: NDArray[np.float32]
     """[N, 2] 0..1 in the texture."""
+    pieces: NDArray[np.int32]
+    """[P, 6] what is clear, by what is drawn at once: a triangle, its corners, and a fourth where
+    the next triangle makes it a quad, else the third again; the last of its triangles.
+    """
     texture_of: NDArray[np.int32]
     """[M, 3] first texel, width, height."""
     part_of: NDArray[np.int32]
@@ -106,6 +112,13 @@ class Model(NamedTuple):
         """With the pairs of its own texels."""
         return self._replace(pairs=texel_pairs(self.texels.view(np.uint8).reshape(1, -1, 4)))
 
+    def in_quads(self) -> Model:
+        """With clear triangles that are halves of one ribbon's piece drawn at once, but for those
+        of which that would be seen.
+        """
+        shown = on_screen(self.rest, self.camera)
+        return self._replace(pieces=pieces_of(self.triangles, self.opaque, shown))
+
 
 def model_of(bundle: HeadBundle, size: int) -> Model:
     """The model for pictures of `size`². Raises InvalidInputError for a head that is none."""
@@ -122,6 +135,8 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     normals, shapes = np.concatenate(upright), _shapes(parts, first, upright)
     light, looks = _lit(bundle.about.light, parts)
     textures = textures_of(parts, tint(bundle.about.light), on_screen(rest, camera))
+    opaque = sum(len(part.triangles) for part in parts if not part.blends)
+    triangles = np.ascontiguousarray(triangles, np.int32)
     return Model(
         rest=rest,
         normals=normals,
@@ -135,9 +150,10 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         light=light,
         looks=looks,
         camera=camera,
-        triangles=np.ascontiguousarray(triangles, np.int32),
+        triangles=triangles,
         skin=sum(len(part.triangles) for part in parts if _is_skin(part)),
-        opaque=sum(len(part.triangles) for part in parts if not part.blends),
+        opaque=opaque,
+        pieces=pieces_of(triangles, opaque),
         two_sided=np.array([part.two_sided for part in parts])[parts_of],
         source=textures.places,
         texture_of=textures.about,
@@ -152,6 +168,31 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         size=size,
         neck=build.neck,
         width=2 * math.dist(camera[9:12], build.neck) * size / 2 / camera[12],
+    )
+
+
+def pieces_of(
+    triangles: NDArray[np.int32], opaque: int, shown: NDArray[np.float64] | None = None
+) -> NDArray[np.int32]:
+    """[P, 6] as a `Model` has them. shown: [N, 2] pixels, where vertices are on the screen; else
+    each triangle is a piece.
+    """
+    clear = triangles[opaque:]
+    leads = np.zeros(len(clear), bool)
+    if shown is not None:
+        # As makers of quads cut them: both halves begin at the same corner.
+        one, other = clear[:-1], clear[1:]
+        a, b, c, d = (shown[corner] for corner in (*one.T, other[:, 2]))
+        leads[:-1] = (one[:, 0] == other[:, 0]) & (one[:, 2] == other[:, 1])
+        leads[:-1] &= np.linalg.norm(a - b + c - d, axis=1) < _MOST_WARPED
+        for k in np.flatnonzero(leads[1:] & leads[:-1]):
+            leads[k + 1] &= not leads[k]
+    follows = np.zeros_like(leads)
+    follows[1:] = leads[:-1]
+    number = np.flatnonzero(~follows)
+    last = number + leads[number]
+    return np.ascontiguousarray(
+        np.column_stack([opaque + number, clear[number], clear[last, 2], opaque + last]), np.int32
     )
 
 

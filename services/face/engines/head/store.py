@@ -27,6 +27,7 @@ from services.face.engines.head.bundle import (
 )
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, model_of
+from services.face.engines.head.ribbons import with_fewer_ribbons
 from services.face.engines.head.visible import seen_alone
 from visavis.serving.errors import InvalidInputError
 
@@ -71,8 +72,8 @@ class HeadStore(FolderStore[Head]):
         digest = hashlib.blake2b(f"{self._size}".encode(), digest_size=16)
         for file in FILES:
             digest.update(files[file])
-        bundle = read_bundle(files)
-        model = likened(seen_alone(model_of(bundle, self._size)), bundle.portrait)
+        bundle = with_fewer_ribbons(read_bundle(files), self._size)
+        model = likened(seen_alone(model_of(bundle, self._size)).in_quads(), bundle.portrait)
         return Head(model, digest.hexdigest())
 
     def _info(self, name: str, folder: Path) -> AvatarInfo:

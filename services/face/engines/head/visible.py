@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.draw.pose import FacePose
-from services.face.engines.head.model import Model
+from services.face.engines.head.model import Model, pieces_of
 from services.face.engines.head.raster.carriage import MOST_TURN
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 
@@ -33,37 +33,53 @@ _ACROSS = np.array(
 ) / 4  # fmt: skip
 """[15, 3] corners, sides and middle of a triangle, by the shares of its corners."""
 _SOLID = np.uint32(255 << 24)
+_FROM_BEHIND = 2
+"""As a picture's `facing` says it."""
 _NEARLY = 1.002
 """Of inverse depth: what is so little behind what is seen may be the same thing."""
 
 
 def seen_alone(model: Model) -> Model:
-    """The model without those triangles that lie behind others in every pose."""
+    """The model without those triangles that lie behind others in every pose, and of the others
+    without the backs that do.
+    """
     renderer, hair = HeadRenderer(model), np.arange(len(model.triangles)) >= model.opaque
     shown, thin = np.zeros(len(model.triangles), int), _thin(model)
+    backs = np.zeros(len(model.triangles), bool)
     ends, outside = np.zeros(len(thin), bool), np.zeros(len(model.rest), bool)
     for pose in _poses():
         renderer.draw(pose)
         visible = thread_work(model).triangles()
-        shown += np.bincount(visible[visible >= 0], minlength=len(shown))
+        counts = np.bincount(visible[visible >= 0], minlength=len(shown))
+        shown += counts
+        backs |= (counts > 0) & (thread_work(model).facing == _FROM_BEHIND)
         ends |= _before_others(model, thin)
         x, y = thread_work(model).screen[:, :2].T
         outside |= (np.minimum(x, y) < 0) | (np.maximum(x, y) > model.size)
-    # Of skin and clothes nothing may be missing in a pose between two of those: neighbours stay.
-    near = np.zeros(len(model.rest), bool)
-    near[model.triangles[(shown > 0) & ~hair]] = True
+    near, backs = _near(model, (shown > 0) & ~hair), _near(model, backs & ~hair)
+    model = model._replace(two_sided=model.two_sided & (backs | hair))
     some = shown >= _FEWEST_PIXELS
     some[thin] |= ends
-    kept = np.where(hair, some, near[model.triangles].any(axis=1))
+    kept = np.where(hair, some, near)
     # A head that is carried aside brings in what was beside the picture.
-    kept |= outside[model.triangles].any(axis=1)
+    kept |= (outside & (model.follows > 0))[model.triangles].any(axis=1)
     return _only(model, kept | ~_may_go(model))
+
+
+def _near(model: Model, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """[M] those triangles and their neighbours: of skin and clothes nothing may be missing in a
+    pose between two of those that were drawn.
+    """
+    near = np.zeros(len(model.rest), bool)
+    near[model.triangles[which]] = True
+    return np.asarray(near[model.triangles].any(axis=1))
 
 
 def _poses() -> Iterator[FacePose]:
     for yaw in _YAWS:
         for pitch in _PITCHES:
             yield FacePose(yaw=float(yaw), pitch=float(pitch))
+    yield FacePose(breath=1.0)
     for yaw in _YAWS[::2]:
         for speaking in _SPEAKING:
             yield replace(speaking, yaw=float(yaw))
@@ -113,6 +129,7 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
     used[triangles] = True
     used[model.eyes[:, 4].astype(int)] = True
     vertex = np.cumsum(used) - 1
+    drawn = vertex[triangles].astype(np.int32)
     before = np.concatenate([[0], np.cumsum(kept)])
     moves = used[model.moving]
     entries, mover = moves[model.moved], np.cumsum(moves) - 1
@@ -135,9 +152,10 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
         inside=model.inside[used],
         gain=model.gain[used],
         looks=model.looks[used],
-        triangles=vertex[triangles].astype(np.int32),
+        triangles=drawn,
         skin=int(before[model.skin]),
         opaque=int(before[model.opaque]),
+        pieces=pieces_of(drawn, int(before[model.opaque])),
         two_sided=model.two_sided[kept],
         source=model.source[used],
         texture_of=model.texture_of[kept],

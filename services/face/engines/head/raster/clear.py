@@ -11,11 +11,15 @@ from services.face.engines.head.raster.lines import AT_ONCE, list_nearer
 from services.face.engines.head.raster.planes import (
     MOST_LIGHT,
     MOST_SHINE,
+    across,
     all_hidden,
-    corners,
-    depth_plane,
-    lines_of,
-    sides_of,
+    bounds_of,
+    corners_of,
+    depth_across,
+    is_flat,
+    middle_of,
+    polygon,
+    spanned,
     step_of,
     write_planes,
 )
@@ -33,62 +37,67 @@ _7 = np.uint64(7)
 
 @inner()
 def sort_clear(model, work):  # type: ignore[no-untyped-def]
-    """Orders the clear triangles that face the camera, the nearest first. How many they are.
+    """Orders the pieces that face the camera, the nearest first. How many they are.
 
     By counting: in steps of depth, within one as they come.
     """
-    screen, triangles, facing, to = work.screen, model.triangles, work.facing, work.order
+    screen, pieces, facing, to = work.screen, model.pieces, work.facing, work.order
     counts = work.counts
     lowest, highest = np.float32(1e9), np.float32(-1e9)
-    for k in range(model.opaque, len(triangles)):
-        near = screen[triangles[k, 0], 2]
-        lowest = min(lowest, near if facing[k] else lowest)
-        highest = max(highest, near if facing[k] else highest)
+    for n in range(len(pieces)):
+        near, shown = screen[pieces[n, 1], 2], facing[pieces[n, 0]] | facing[pieces[n, 5]]
+        lowest = min(lowest, near if shown else lowest)
+        highest = max(highest, near if shown else highest)
     scale = np.float32(ORDERS - 1) / max(highest - lowest, np.float32(1e-9))
     for order in range(ORDERS + 1):
         counts[order] = 0
-    for k in range(model.opaque, len(triangles)):
-        if facing[k]:
-            counts[int((highest - screen[triangles[k, 0], 2]) * scale) + 1] += 1
+    for n in range(len(pieces)):
+        if facing[pieces[n, 0]] | facing[pieces[n, 5]]:
+            counts[int((highest - screen[pieces[n, 1], 2]) * scale) + 1] += 1
     for order in range(ORDERS):
         counts[order + 1] += counts[order]
-    for k in range(model.opaque, len(triangles)):
-        if facing[k]:
-            order = int((highest - screen[triangles[k, 0], 2]) * scale)
-            to[counts[order]] = k
+    for n in range(len(pieces)):
+        if facing[pieces[n, 0]] | facing[pieces[n, 5]]:
+            order = int((highest - screen[pieces[n, 1], 2]) * scale)
+            to[counts[order]] = n
             counts[order] += 1
     return counts[ORDERS]
 
 
 @inner()
 def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
-    """Lays the clear triangles under each other where they are not hidden, the nearest first.
+    """Lays clear pieces under each other where they are not hidden, the nearest first.
 
     What is solid is shown as what is opaque is; the rest goes into `clear`. Where nothing more
     shows through, the depth is theirs, and whatever is further is done with. The lines that were
     written to.
     """
-    screen, triangles, nearest, reach = work.screen, model.triangles, work.nearest, work.reach
+    screen, pieces, nearest, reach = work.screen, model.pieces, work.nearest, work.reach
     size, bits = len(work.picture), np.uint32(work.bits)
     y0, y1, held = size, 0, np.uint64(0)
     for number in range(count):
-        k = work.order[number]
-        ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
-        first, last = lines_of(ay, by, cy, size)
-        left, behind = lines_of(ax, bx, cx, size)
-        if first >= last or left >= behind:
+        piece = work.order[number]
+        k, a, b = pieces[piece, 0], pieces[piece, 1], pieces[piece, 2]
+        a, b, c, d = spanned(a, b, pieces[piece, 3], pieces[piece, 4], screen)
+        corners = corners_of(a, b, c, d, screen)
+        ax, ay, bx, by, cx, cy, dx, dy = corners
+        first, last = bounds_of(ay, by, cy, dy, size)
+        left, behind = bounds_of(ax, bx, cx, dx, size)
+        ends = across(a, b, c, d)
+        if first >= last or left >= behind or is_flat(ends, screen):
             continue
-        a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
-        near = max(screen[a, 2], screen[b, 2], screen[c, 2])
+        near = max(screen[a, 2], screen[b, 2], screen[c, 2], screen[d, 2])
         key = np.uint32(np.uint32(np.int32(step_of(near, reach))) << bits)
-        if all_hidden(ax, ay, bx, by, cx, cy, key, size, nearest):
+        x, y, _, _, _, _ = middle_of(ends, screen)
+        if all_hidden(corners, (x, y), key, size, nearest):
             continue
         y0, y1 = min(y0, first), max(y1, last)
-        write_planes(k, model, work)
+        write_planes(k, ends, model, work)
+        depth, sides = depth_across(ends, screen, reach), polygon(corners)
         while first < last:
-            listed, first = list_pixels(k, first, last, left, behind, model, work)
+            listed, first = list_pixels(sides, depth, first, last, left, behind, work)
             if listed:
-                find_texels(k, listed, model, work)
+                find_texels(k, depth, listed, model, work)
                 held = hold_clear(k, listed, held, model, work)
             if held >= HELD:
                 lay_held(held, work)
@@ -98,13 +107,11 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
 
 
 @inlined()
-def list_pixels(k, first, last, left, behind, model, work):  # type: ignore[no-untyped-def]
-    """Lists pixels of a triangle that nothing hides, of as many lines as there is room for. How
+def list_pixels(sides, depth, first, last, left, behind, work):  # type: ignore[no-untyped-def]
+    """Lists pixels of a piece that nothing hides, of as many lines as there is room for. How
     many there are, and the line to go on from.
     """
-    screen, triangles, size = work.screen, model.triangles, len(work.picture)
-    sides = sides_of(*corners(k, screen, triangles))
-    base, right, down = depth_plane(k, screen, triangles, work.reach)
+    size, (base, right, down) = len(work.picture), depth
     plane, within = (base, right, down, work.reach[2]), (np.int32(left), np.int32(behind))
     last = min(last, first + LISTED_LINES * size // (behind - left + AT_ONCE))
     count, bits = np.uint64(0), np.uint32(work.bits)
@@ -117,11 +124,11 @@ def list_pixels(k, first, last, left, behind, model, work):  # type: ignore[no-u
 
 
 @inlined()
-def find_texels(k, count, model, work):  # type: ignore[no-untyped-def]
-    """Which pixels those are, where they are in the texture of their triangle, how they are lit."""
+def find_texels(k, depth, count, model, work):  # type: ignore[no-untyped-def]
+    """Which pixels those are, where they are in the texture of their piece, how they are lit."""
     listed, texels, keys = work.listed, work.texels, work.keys
     within, lights, size = work.within, work.lights, np.uint32(len(work.picture))
-    base, right, down = depth_plane(k, work.screen, model.triangles, work.reach)
+    base, right, down = depth
     zero, most, bits = np.float32(0.0), work.reach[2], np.uint32(work.bits)
     planes, at, number = work.planes, 16 * (k + 1), np.uint32(k + 1)
     u0, ux, uy = planes[at], planes[at + 4], planes[at + 8]

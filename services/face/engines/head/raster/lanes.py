@@ -82,13 +82,14 @@ def _put_planes(
     """Writes what a triangle has in the picture's first pixel, and what is added to it for one
     pixel right and one down: place in its texture in 256ths of a texel, light in 1024ths, shine.
 
-    screen: float32, that of `Work`; corners: uint64 [3]; first: where the first corner is; shares:
-    of the second corner and the third, y and then x, over the double area; units: of a texture's
-    width and height, all float32. Into `out`, float32, from `to` on.
+    screen: float32, that of `Work`; corners: uint64 [4], the ends of two lines across it; middle:
+    of all four; shares: of how far one line goes and the other, y and then x, over the area
+    between them; units: of a texture's width and height, all float32. Into `out`, float32, from
+    `to` on.
     """
     number, long = types.float32, types.uint64
-    two, four, three = several(number, 2), several(number, 4), several(long, 3)
-    signature = types.void(screen, three, two, four, two, out, long)
+    two, four, corners = several(number, 2), several(number, 4), several(long, 4)
+    signature = types.void(screen, corners, two, four, two, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of, kind = (context, builder, signature.args), ir.VectorType(FLOAT, 4)
@@ -104,15 +105,17 @@ def _put_planes(
         for k in range(2):
             unit = builder.insert_element(unit, builder.extract_value(given[4], k), INT(k))
         found = []
-        for k in range(3):
+        for k in range(4):
             at = builder.shl(builder.extract_value(given[1], k), LONG(3))
             row = place(context_of, given, 0, builder.add(at, LONG(4)), kind)
             found.append(builder.fmul(builder.load(row, align=NUMBER), unit, FAST))
-        b, c = (builder.fsub(it, found[0], FAST) for it in found[1:])
-        right = turned(b, of(3, 1), c, of(3, 0))
-        down = turned(c, of(3, 2), b, of(3, 3))
+        one, other = (builder.fsub(found[k + 1], found[k], FAST) for k in (0, 2))
+        right = turned(one, of(3, 1), other, of(3, 0))
+        down = turned(other, of(3, 2), one, of(3, 3))
+        both = [builder.fadd(found[k + 1], found[k], FAST) for k in (0, 2)]
+        base = builder.fmul(builder.fadd(*both, FAST), ir.Constant(kind, [0.25] * 4), FAST)
         # Texels have their middles half a texel in.
-        base = builder.fsub(found[0], ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), FAST)
+        base = builder.fsub(base, ir.Constant(kind, [128.0, 128.0, 0.0, 0.0]), FAST)
         for k, step in enumerate((right, down)):
             base = builder.fsub(base, builder.fmul(step, of(2, k), FAST), FAST)
         row = place(context_of, given, 5, given[6], kind)

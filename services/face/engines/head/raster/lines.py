@@ -59,23 +59,23 @@ def _list_nearer(
     _typing: Any, keys: Any, bits: Any, sides: Any, within: Any, lines: Any, spans: Any, plane: Any,
     out: Any, to: Any,
 ) -> Any:  # fmt: skip
-    """Lists those pixels of a triangle's lines that nothing is before, and tells how many they are.
-    A lane has a line: hair is long and thin, with a pixel or two in each.
+    """Lists those pixels of a piece's lines that nothing is before, and tells how many they are.
+    A lane has a line: hair is long and thin, with a few pixels in each.
 
-    keys: uint32, those of `Work.nearest`, of which `bits` tell the triangle; sides, within, spans:
-    as `find_ends` has them; lines: as it has them, and the picture's width; plane: step of depth in
-    the picture's first pixel, what is added to it for one pixel right and one down, and the last
-    step, float32. Into `out`, uint32, from `to` on: column | row << 16; as many again as there are
-    lanes may be written to.
+    keys: uint32, those of `Work.nearest`, of which `bits` tell the triangle; sides: what `side_of`
+    gives of four, float32; within, spans: as `find_ends` has them; lines: as it has them, and the
+    picture's width; plane: step of depth in the picture's first pixel, what is added to it for one
+    pixel right and one down, and the last step, float32. Into `out`, uint32, from `to` on: column |
+    row << 16; as many again as there are lanes may be written to.
     """
     number, long, whole = types.float32, types.uint64, types.int32
     pair, three = several(whole, 2), several(whole, 3)
-    sides, plane = several(number, 7), several(number, 4)
+    sides, plane = several(number, 20), several(number, 4)
     signature = long(keys, types.uint32, sides, pair, three, spans, plane, out, long)
 
     def generate(context: Any, builder: Any, signature: Any, given: Any) -> Any:
         context_of = context, builder, signature.args
-        start, stop = _ends(builder, *given[2:5])
+        start, stop = _between(builder, *given[2:5])
         top, size = (builder.extract_value(given[4], k) for k in (0, 2))
         _widen(context_of, given, 5, builder.sext(top, LONG), (start, stop))
         row = builder.add(spread(builder, top, AT_ONCE), _STEPS)
@@ -188,6 +188,31 @@ def _ends(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
     start = pixel(builder.select(swapped, other, side))
     stop = pixel(builder.select(swapped, side, other))
     start, stop = _larger(builder, start, of(within, 0)), _smaller(builder, stop, of(within, 1))
+    shows = builder.icmp_signed("<", number, of(lines, 1))
+    shows = builder.and_(shows, builder.icmp_signed("<", start, stop))
+    far, none = (spread(builder, INT(it), AT_ONCE) for it in (_FAR, 0))
+    return builder.select(shows, start, far), builder.select(shows, stop, none)
+
+
+def _between(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
+    """As `_ends`, of a piece that all of its sides have on the same hand."""
+
+    def of(several: Any, k: int) -> Any:
+        return spread(builder, builder.extract_value(several, k), AT_ONCE)
+
+    number = builder.add(of(lines, 0), _STEPS)
+    line = builder.sitofp(number, _FLOATS)
+    start, stop = (builder.sitofp(of(within, k), _FLOATS) for k in range(2))
+    for k in range(0, 20, 5):
+        x, y, slope, begins, ends = (of(sides, k + which) for which in range(5))
+        at = builder.fmul(builder.fsub(line, y, FAST), slope, FAST)
+        at = builder.fadd(x, at, FAST)
+        begun, ended = builder.fadd(at, begins, FAST), builder.fadd(at, ends, FAST)
+        start = builder.select(builder.fcmp_ordered(">", begun, start), begun, start)
+        stop = builder.select(builder.fcmp_ordered("<", ended, stop), ended, stop)
+    start, stop = (
+        builder.fptosi(called(builder, "ceil.v8f32", _FLOATS, [x]), _INTS) for x in (start, stop)
+    )
     shows = builder.icmp_signed("<", number, of(lines, 1))
     shows = builder.and_(shows, builder.icmp_signed("<", start, stop))
     far, none = (spread(builder, INT(it), AT_ONCE) for it in (_FAR, 0))

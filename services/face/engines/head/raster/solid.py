@@ -7,6 +7,7 @@ import numpy as np
 from services.face.draw.compiling import inner
 from services.face.engines.head.raster.lines import AT_ONCE, find_ends, keep_nearest
 from services.face.engines.head.raster.planes import (
+    across,
     corners,
     depth_plane,
     lines_of,
@@ -47,7 +48,8 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
         # as much as to draw them, and four points of one do not tell: collars had holes.
         if first >= last or left >= behind:
             continue
-        write_planes(k, model, work)
+        a, b, c = triangles[k, 0], triangles[k, 1], triangles[k, 2]
+        write_planes(k, across(a, b, c, c), model, work)
         base, right, down = depth_plane(k, screen, triangles, reach)
         sides, number = sides_of(ax, ay, bx, by, cx, cy), np.uint32(k + 1)
         within, left, wide = (np.int32(left), np.int32(behind)), np.int32(left), behind - left
