@@ -102,8 +102,10 @@ class Registry:
         self.gateways: list[Replica] = []
         """Those of which others know where they are, the asking one among them."""
         self._channels: dict[str, ServiceChannel] = {}
+        """By instance: who comes to where another one was is not kept waiting for the rest that
+        a channel takes behind a connection that failed."""
         self._unused_since_s: dict[str, float] = {}
-        """Channels by address, to replicas that are not known any more."""
+        """Channels by instance, to replicas that are not known any more."""
         self._met: dict[str, None] = {}
         """Instances that were found, those that were last found at the end."""
         self._watch = Keeper("registry", self._keep_watching)
@@ -208,7 +210,7 @@ class Registry:
 
     def stub(self, replica: Replica) -> Any:
         """gRPC stub of the replica's service, on a channel that all sessions share."""
-        channel = self._channels.get(replica.grpc_address)
+        channel = self._channels.get(replica.instance)
         if channel is None:
             channel = ServiceChannel(
                 replica.grpc_address,
@@ -220,9 +222,10 @@ class Registry:
                     ("grpc.initial_reconnect_backoff_ms", 100),
                     ("grpc.min_reconnect_backoff_ms", 100),
                     ("grpc.max_reconnect_backoff_ms", 2000),
+                    ("grpc.use_local_subchannel_pool", 1),  # by address it would be shared again
                 ],
             )
-            self._channels[replica.grpc_address] = channel
+            self._channels[replica.instance] = channel
         return _STUBS[replica.service](channel)
 
     async def check(self, replica: Replica, call: Any) -> None:
@@ -230,7 +233,7 @@ class Registry:
 
         Raises StageLostError; then it is not chosen any more.
         """
-        channel = self._channels.get(replica.grpc_address)
+        channel = self._channels.get(replica.instance)
         if channel is None:
             raise StageLostError(f"{replica.service}: its replica has gone")
         try:
@@ -370,11 +373,12 @@ class Registry:
         )
 
     async def _close_unused(self) -> None:
-        now, used = self._clock.now(), {s.replica.grpc_address for s in self._states.values()}
-        since = {a: self._unused_since_s.get(a, now) for a in self._channels if a not in used}
+        now = self._clock.now()
+        unused = self._channels.keys() - self._states.keys()
+        since = {instance: self._unused_since_s.get(instance, now) for instance in unused}
         self._unused_since_s = since
-        for address in [a for a, since_s in since.items() if now - since_s > KEEP_UNUSED_S]:
-            await self._channels.pop(address).close()
+        for instance in [i for i, since_s in since.items() if now - since_s > KEEP_UNUSED_S]:
+            await self._channels.pop(instance).close()
 
     async def _keep_watching(self) -> None:
         while True:

@@ -129,9 +129,9 @@ class Double:
         self._metadata: dict[str, str] = {}
         self.first_utterance = 1
 
-    async def start(self) -> None:
+    async def start(self, port: int = 0) -> None:
         self.register(self._server)
-        port = self._server.add_insecure_port("127.0.0.1:0")
+        port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         await self._server.start()
         if self.script.network is not None:
             port = await self.script.network(port)
@@ -143,6 +143,10 @@ class Double:
             version="0.1.0",
             metadata=self._metadata,
         )
+
+    @property
+    def port(self) -> int:
+        return int(self._metadata["grpc"].rpartition(":")[2])
 
     def drain(self) -> None:
         """As on SIGTERM: it takes nothing new and tells its sessions to leave."""

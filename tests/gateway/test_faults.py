@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.stages import registry
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, until
-from tests.gateway.doubles import Doubles
+from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.media import film
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
@@ -303,6 +304,26 @@ async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
         assert len(doubles.seen.of("tts", "config")) == 1
         monkeypatch.undo()
         await gateway.inside.registry.refresh()
+
+
+async def test_who_comes_to_where_another_was_is_found_at_once(
+    monkeypatch: pytest.MonkeyPatch, gateway: RunningGateway, doubles: Doubles
+) -> None:
+    known, port = gateway.inside.registry, doubles.running["face"].port
+    [old] = [state.replica for state in known.replicas("face")]
+    newcomer = FaceDouble(doubles.bus, doubles.script, doubles.seen, "newcomer")
+
+    async def found(bus: Client) -> list[Replica]:
+        return [replace(old, instance=newcomer.instance)]
+
+    await doubles.stop("face")
+    await known.refresh()  # asks it in vain: a channel to there now rests for a while
+    await newcomer.start(port)
+    monkeypatch.setattr(registry, "discover", found)
+    await known.refresh()
+    monkeypatch.undo()
+    assert [state.healthy for state in known.replicas("face")] == [True]
+    await newcomer.stop()
 
 
 async def test_each_process_that_comes_is_counted_once_however_soon_it_goes(
