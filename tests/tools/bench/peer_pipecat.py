@@ -8,8 +8,8 @@ For each language model: our stack (with a face) and Pipecat (without one), with
 processes while nothing of the others runs, then all answer the next block in the other order. All
 hear the same clips in real time, answer at temperature 0 with the same persona and length limit,
 begin a new conversation after so many turns, and are interrupted by the same sentences. Pipecat's
-language model reads the file that ours reads, laid out for the CPU, unless `--weights published`
-has it read the one that was pulled; the report names the file of each. Not a test: it prints
+recogniser and language model read what ours read, laid out for the CPU, unless `--weights
+published` has them read what was pulled; the report names the file of each. Not a test: it prints
 ratios, ours by theirs, with the interval that holds them 19 times of 20; first those on questions
 that nothing was tuned on.
 """
@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +44,7 @@ from tests.tools.bench.pipecat_figures import (
 from tests.tools.bench.pipecat_rounds import Block, blocks_of, order
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.bundles.gguf.prepared import laid_out_file
+from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.bundles.store import bundle_path
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -307,9 +309,11 @@ def _theirs(
 
 
 def agent_environment() -> dict[str, str]:
-    """What an agent's process is told; one thread a network, as our own stack's processes."""
+    """What an agent's process is told; one thread a network and large pages, as our own stack's
+    processes."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**kept, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    ours = {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+    return {**kept, **ours, "PYTHONPATH": str(ROOT)}
 
 
 def ours_file(model: str) -> Path:
@@ -322,13 +326,24 @@ def theirs_file(model: str, weights: Weights) -> Path:
     return ours_file(model) if weights is Weights.SAME else bundle_path(model) / "model.gguf"
 
 
+def theirs_ears(weights: Weights, folder: Path) -> Path:
+    """Where Pipecat's recogniser is read from: `folder` has it as our service computes it."""
+    published = bundle_path(RECOGNISER)
+    if weights is not Weights.SAME:
+        return published
+    for part in ("encoder.onnx", "decoder.onnx"):
+        (folder / part).write_bytes(graph_to_load(published / part))
+    shutil.copy(published / "tokenizer.json", folder)
+    return folder
+
+
 def agent_job(model: str, mode: str, plan: Plan, block: Block, folder: Path) -> dict[str, Any]:
     """What an agent reads; its clips are written into `folder`."""
     told = language_model(plan)
     return {
         "mode": mode,
         "gguf": str(theirs_file(model, plan.pipecat_weights)),
-        "moonshine": str(bundle_path(RECOGNISER)),
+        "moonshine": str(theirs_ears(plan.pipecat_weights, folder)),
         "voice": str(bundle_path(VOICE) / "hibari-durations.onnx"),
         "threads": 1,
         "llm_threads": told["threads"],
