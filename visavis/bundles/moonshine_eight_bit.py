@@ -58,16 +58,8 @@ def in_eight_bits(model: onnx.ModelProto) -> onnx.ModelProto:
     """`model`, changed: Moonshine tiny's published encoder or merged decoder, its inputs and
     outputs as they were. Raises PlanError for another graph.
     """
-    weights = {weight.name: weight for weight in model.graph.initializer}
-    products = [
-        node
-        for graph in _graphs(model.graph)
-        for node in graph.node
-        if node.op_type == "MatMul" and _weights_of(node, graph, weights) is not None
-    ]
-    expect(bool(products), "products by weights that are floats")
     read_again = any(node.op_type == "If" for node in model.graph.node)
-    writer = _Writer(model, weights)
+    writer = _Writer(model)
     for graph in _graphs(model.graph):
         writer.write(graph, in_blocks=read_again)
     return writer.finished()
@@ -109,9 +101,9 @@ def _scales(values: NDArray[np.float32], axis: int) -> NDArray[np.float32]:
 
 
 class _Writer:
-    def __init__(self, model: onnx.ModelProto, weights: dict[str, onnx.TensorProto]) -> None:
+    def __init__(self, model: onnx.ModelProto) -> None:
         self._model = model
-        self._weights = weights
+        self._weights = {weight.name: weight for weight in model.graph.initializer}
         self._added: dict[str, onnx.TensorProto] = {}
 
     def write(self, graph: onnx.GraphProto, *, in_blocks: bool) -> None:
@@ -133,18 +125,17 @@ class _Writer:
 
     def _by_blocks(self, node: onnx.NodeProto, values: NDArray[np.float32]) -> onnx.NodeProto:
         n_in, n_out = values.shape
-        blocks = values.T.reshape(n_out, n_in // _BLOCK, _BLOCK)
-        scales = _scales(blocks, axis=-1)
-        # Of unsigned bytes the operator takes 128 off.
-        bytes_ = np.rint(blocks / scales[..., None]) + 128
-        name = node.input[1]
+        given, name = node.input
+        weight, scale = f"{name}/bytes", f"{name}/scales"
+        if weight not in self._added:  # both branches read it
+            blocks = values.T.reshape(n_out, n_in // _BLOCK, _BLOCK)
+            scales = _scales(blocks, axis=-1)
+            # Of unsigned bytes the operator takes 128 off.
+            self._add(weight, (np.rint(blocks / scales[..., None]) + 128).astype(np.uint8))
+            self._add(scale, scales)
         return helper.make_node(
             "MatMulNBits",
-            [
-                node.input[0],
-                self._add(f"{name}/bytes", bytes_.astype(np.uint8)),
-                self._add(f"{name}/scales", scales),
-            ],
+            [given, weight, scale],
             list(node.output),
             name=node.name,
             domain=_RUNTIME_DOMAIN,
@@ -176,12 +167,12 @@ class _Writer:
         yield helper.make_node("Mul", [floats, scaled], [out])
 
     def _add(self, name: str, values: NDArray[np.generic]) -> str:
-        if name not in self._added:
-            self._added[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+        self._added[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
         return name
 
     def finished(self) -> onnx.ModelProto:
-        """Without the floats that nothing reads any more."""
+        """Without the floats that nothing reads any more. Raises PlanError if there were none."""
+        expect(bool(self._added), "products by weights that are floats")
         graph = self._model.graph
         read = {name for part in _graphs(graph) for node in part.node for name in node.input}
         kept = [weight for weight in graph.initializer if weight.name in read]

@@ -70,7 +70,7 @@ from visavis.tools.bench.visitor.clips import (
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.output import check_output, write_json
-from visavis.tools.stack.process import log_dir
+from visavis.tools.stack.process import LARGE_PAGES, log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
 PROFILES = {"smollm2-135m": "tiny", "qwen2.5-coder-0.5b-instruct": "default"}
@@ -312,8 +312,7 @@ def agent_environment() -> dict[str, str]:
     """What an agent's process is told; one thread a network and large pages, as our own stack's
     processes."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    ours = {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-    return {**kept, **ours, "PYTHONPATH": str(ROOT)}
+    return {**kept, **LARGE_PAGES, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def ours_file(model: str) -> Path:

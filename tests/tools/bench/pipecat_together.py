@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
 import time
 from pathlib import Path
@@ -21,7 +20,15 @@ import numpy as np
 import typer
 from rich.table import Table
 
-from tests.tools.bench.peer_pipecat import MODES, PROFILES, ROOT, Plan, Weights, agent_job
+from tests.tools.bench.peer_pipecat import (
+    MODES,
+    PROFILES,
+    ROOT,
+    Plan,
+    Weights,
+    agent_environment,
+    agent_job,
+)
 from tests.tools.bench.pipecat_figures import turn_of
 from tests.tools.bench.pipecat_rounds import Block
 from tests.tools.bench.pipecat_venv import default_folder, ready_python
@@ -72,14 +79,13 @@ async def _step(
     python: Path, job: dict[str, Any], at_once: int, folder: Path, clips: list[Clip]
 ) -> list[dict[str, Any]]:
     (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
-    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     results = [folder / f"{index}.json" for index in range(at_once)]
     running = [
         await asyncio.create_subprocess_exec(
             *(str(python), "-m", "tests.tools.bench.pipecat_agent"),
             *(str(folder / "job.json"), str(result)),
             cwd=ROOT,
-            env=environ,
+            env=agent_environment(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=(folder / f"{result.stem}.log").open("wb"),

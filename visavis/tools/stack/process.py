@@ -29,16 +29,17 @@ _SILENT_BEATS = round(10.0 / BEAT_S)
 _TAIL_BYTES = 2_000
 _PIPE_BYTES = 65_536
 
+LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""Weights are read sooner in them, where the kernel gives them to who asks."""
 # Five processes share one machine: numpy must not start a thread for each core in each
-# of them, and glibc must give memory back rather than keep an arena for each thread. Weights in
-# large pages are read sooner, where the kernel gives those to who asks.
+# of them, and glibc must give memory back rather than keep an arena for each thread.
 _SHARED_MACHINE = {
     "OPENBLAS_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TRIM_THRESHOLD_": "131072",
     "MALLOC_MMAP_THRESHOLD_": "1048576",
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    **LARGE_PAGES,
 }
 
 

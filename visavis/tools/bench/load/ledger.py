@@ -97,22 +97,20 @@ def with_code(visitor: int, number: int, question: str) -> str:
 
 def judge(lines: Iterable[Line]) -> Verdict:
     """What is wrong with what the visitors were told."""
-    by_visitor: defaultdict[int, list[Line]] = defaultdict(list)
+    by_visit: defaultdict[tuple[int, int], list[Line]] = defaultdict(list)
     for line in lines:
-        by_visitor[line.visitor].append(line)
-    codes = {code_word(visitor): visitor for visitor in by_visitor}
+        by_visit[line.visitor, line.visit].append(line)
+    codes = {code_word(visitor): visitor for visitor, _ in by_visit}
     spoken: defaultdict[tuple[str, ...], set[int]] = defaultdict(set)
-    for visitor, own in by_visitor.items():
+    for (visitor, _), own in by_visit.items():
         for line in own:
             if line.what == "spoken" and words(line.text):
                 spoken[tuple(words(line.text))].add(visitor)
     verdict = Verdict()
-    for visitor, every in by_visitor.items():
-        for visit in sorted({line.visit for line in every}):
-            own = [line for line in every if line.visit == visit]
-            _judge_questions(visitor, own, verdict)
-            _judge_answers(visitor, own, verdict)
-            _find_foreign(visitor, own, codes, spoken, verdict)
+    for (visitor, _), own in by_visit.items():
+        _judge_questions(visitor, own, verdict)
+        _judge_answers(visitor, own, verdict)
+        _find_foreign(visitor, own, codes, spoken, verdict)
     return verdict
 
 

@@ -13,10 +13,10 @@ from services.face.engines.head.raster.planes import (
     MOST_SHINE,
     across,
     all_hidden,
-    bounds_of,
     corners_of,
     depth_across,
     is_flat,
+    lines_of,
     middle_of,
     polygon,
     spanned,
@@ -81,8 +81,8 @@ def gather_clear(count, model, work):  # type: ignore[no-untyped-def]
         a, b, c, d = spanned(a, b, pieces[piece, 3], pieces[piece, 4], screen)
         corners = corners_of(a, b, c, d, screen)
         ax, ay, bx, by, cx, cy, dx, dy = corners
-        first, last = bounds_of(ay, by, cy, dy, size)
-        left, behind = bounds_of(ax, bx, cx, dx, size)
+        first, last = lines_of(ay, by, cy, dy, size)
+        left, behind = lines_of(ax, bx, cx, dx, size)
         ends = across(a, b, c, d)
         if first >= last or left >= behind or is_flat(ends, screen):
             continue

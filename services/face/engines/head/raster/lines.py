@@ -175,9 +175,6 @@ def _ends(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
         down = builder.fsub(line, y, FAST)
         return builder.fadd(x, builder.fmul(down, slope, FAST), FAST)
 
-    def pixel(x: Any) -> Any:
-        return builder.fptosi(called(builder, "ceil.v8f32", _FLOATS, [x]), _INTS)
-
     px, py, qx, qy, whole, upper, lower = (of(sides, k) for k in range(7))
     number = builder.add(of(lines, 0), _STEPS)
     line = builder.sitofp(number, _FLOATS)
@@ -185,13 +182,10 @@ def _ends(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
     side = crossed(px, py, whole)
     other = builder.select(above, crossed(px, py, upper), crossed(qx, qy, lower))
     swapped = builder.fcmp_ordered("<", other, side)
-    start = pixel(builder.select(swapped, other, side))
-    stop = pixel(builder.select(swapped, side, other))
+    start = _pixel(builder, builder.select(swapped, other, side))
+    stop = _pixel(builder, builder.select(swapped, side, other))
     start, stop = _larger(builder, start, of(within, 0)), _smaller(builder, stop, of(within, 1))
-    shows = builder.icmp_signed("<", number, of(lines, 1))
-    shows = builder.and_(shows, builder.icmp_signed("<", start, stop))
-    far, none = (spread(builder, INT(it), AT_ONCE) for it in (_FAR, 0))
-    return builder.select(shows, start, far), builder.select(shows, stop, none)
+    return _shown(builder, number, of(lines, 1), start, stop)
 
 
 def _between(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, Any]:
@@ -210,10 +204,18 @@ def _between(builder: Any, sides: Any, within: Any, lines: Any) -> tuple[Any, An
         begun, ended = builder.fadd(at, begins, FAST), builder.fadd(at, ends, FAST)
         start = builder.select(builder.fcmp_ordered(">", begun, start), begun, start)
         stop = builder.select(builder.fcmp_ordered("<", ended, stop), ended, stop)
-    start, stop = (
-        builder.fptosi(called(builder, "ceil.v8f32", _FLOATS, [x]), _INTS) for x in (start, stop)
-    )
-    shows = builder.icmp_signed("<", number, of(lines, 1))
+    start, stop = _pixel(builder, start), _pixel(builder, stop)
+    return _shown(builder, number, of(lines, 1), start, stop)
+
+
+def _pixel(builder: Any, x: Any) -> Any:
+    """The first one that is not left of x."""
+    return builder.fptosi(called(builder, "ceil.v8f32", _FLOATS, [x]), _INTS)
+
+
+def _shown(builder: Any, number: Any, last: Any, start: Any, stop: Any) -> tuple[Any, Any]:
+    """Both, but `_FAR` and 0 of a line that is no more of the piece, or without any."""
+    shows = builder.icmp_signed("<", number, last)
     shows = builder.and_(shows, builder.icmp_signed("<", start, stop))
     far, none = (spread(builder, INT(it), AT_ONCE) for it in (_FAR, 0))
     return builder.select(shows, start, far), builder.select(shows, stop, none)

@@ -28,9 +28,10 @@ def corners(k, screen, triangles):  # type: ignore[no-untyped-def]
 
 
 @inlined()
-def lines_of(ay, by, cy, size):  # type: ignore[no-untyped-def]
-    """First line, or column, of pixels that lies within a triangle, and the one behind the last."""
-    low, high = max(min(ay, by, cy), _NONE), min(max(ay, by, cy), np.float32(size))
+def lines_of(one, other, third, fourth, size):  # type: ignore[no-untyped-def]
+    """First line, or column, of pixels that lies between corners, and the one behind the last."""
+    low, high = min(one, other, third, fourth), max(one, other, third, fourth)
+    low, high = max(low, _NONE), min(high, np.float32(size))
     return np.int64(math.ceil(low)), np.int64(math.ceil(high))
 
 
@@ -55,14 +56,6 @@ def all_hidden(corners, middle, key, size, nearest):  # type: ignore[no-untyped-
     hidden &= nearest[pixel_at(cx, cy, size)] >= key
     hidden &= nearest[pixel_at(dx, dy, size)] >= key
     return hidden & (nearest[pixel_at(middle[0], middle[1], size)] >= key)
-
-
-@inlined()
-def bounds_of(one, other, third, fourth, size):  # type: ignore[no-untyped-def]
-    """As `lines_of`, of four corners."""
-    low, high = min(one, other, third, fourth), max(one, other, third, fourth)
-    low, high = max(low, _NONE), min(high, np.float32(size))
-    return np.int64(math.ceil(low)), np.int64(math.ceil(high))
 
 
 @inlined()

@@ -42,8 +42,8 @@ def fill_triangles(model, work):  # type: ignore[no-untyped-def]
         if not facing[k]:
             continue
         ax, ay, bx, by, cx, cy = corners(k, screen, triangles)
-        first, last = lines_of(ay, by, cy, size)
-        left, behind = lines_of(ax, bx, cx, size)
+        first, last = lines_of(ay, by, cy, cy, size)
+        left, behind = lines_of(ax, bx, cx, cx, size)
         # Most of the small ones lie between the pixels. To ask whether the others are hidden costs
         # as much as to draw them, and four points of one do not tell: collars had holes.
         if first >= last or left >= behind:
