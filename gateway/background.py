@@ -8,6 +8,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +47,7 @@ class Background:
 
     async def cancel_all(self) -> None:
         """Cancel all of them, and wait until they have ended."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(self._tasks)
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)

@@ -16,6 +16,7 @@ from gateway.apps.speech import VoicePiece
 from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import BusError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.wire.bus import Bus, Subscription
 from visavis.wire.media import Chunk, ClockChunk, PcmChunk, Place, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
@@ -66,9 +67,7 @@ class BusFeed:
         self.tasks.append(asyncio.create_task(self._write()))
 
     async def close(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await end_tasks(self.tasks)
         await self._stack.aclose()
 
     def announce(

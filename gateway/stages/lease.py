@@ -22,6 +22,7 @@ from visavis.serving.errors import (
     UnknownNameError,
     VisavisError,
 )
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.v1 import control_pb2
 
 log = logging.getLogger(__name__)
@@ -190,8 +191,7 @@ class StageLease:
         """Give the slot back. `attach` takes one again."""
         runner, self._runner = self._runner, None
         if runner is not None:
-            runner.cancel()
-            await asyncio.gather(runner, return_exceptions=True)
+            await end_tasks([runner])
         await self._stop_moving()
         self._owed, self._restarting, self._leaving = None, False, False
         self._admitted = False

@@ -25,6 +25,7 @@ from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Trans
 from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.serving.telemetry import traces
 from visavis.wire.clock import Clock, monotonic_ns
@@ -175,10 +176,8 @@ class ListeningSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for task in self._work:
-            task.cancel()
         self._hearing.speaking.discard(self)
-        await asyncio.gather(*self._work, return_exceptions=True)
+        await end_tasks(self._work)
 
     async def _listen(self, pcm: NDArray[np.float32]) -> None:
         if self._started is None:

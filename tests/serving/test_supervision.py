@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from visavis.serving.lifetime import supervision
 from visavis.serving.lifetime.supervision import Keeper
 
 
@@ -30,3 +31,26 @@ async def test_work_that_fails_or_ends_is_told_and_begins_anew(
         await lasting.wait()
     await keeper.stop()
     assert "a fault of ours" in caplog.text and "sweeping has ended" in caplog.text
+
+
+async def test_work_that_forgets_that_it_was_cancelled_is_told_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervision, "_TOLD_AGAIN_S", 0.01)
+    told = 0
+
+    async def work() -> None:
+        nonlocal told
+        while told < 2:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                told += 1
+        raise asyncio.CancelledError
+
+    keeper = Keeper("deaf", work)
+    keeper.start()
+    await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        await keeper.stop()
+    assert told == 2

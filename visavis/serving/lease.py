@@ -25,6 +25,7 @@ from visavis.serving.errors import (
     VisavisError,
     status_of,
 )
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import log_context
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus
@@ -256,6 +257,4 @@ class EventStream:
                 if reader.done():
                     return
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await end_tasks(tasks)

@@ -31,7 +31,7 @@ from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.starting import report_starting
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last, end_tasks
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
@@ -247,10 +247,7 @@ async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label:
             loading.result()
         return loading.done()
     finally:
-        tasks = (loading, stopping, reporting)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks([loading, stopping, reporting])
 
 
 def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:

@@ -34,6 +34,7 @@ from visavis.serving.admission.admission import Admission, Capacity
 from visavis.serving.admission.reporting import message_of
 from visavis.serving.errors import AtCapacityError, DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import log_context
 from visavis.serving.telemetry.stages import Work, stage_traces
 from visavis.v1 import control_pb2 as pb
@@ -336,8 +337,7 @@ class Stage(Generic[TurnT]):
 
     async def _cancel_work(self) -> None:
         if self._work is not None:
-            self._work.cancel()
-            await asyncio.gather(self._work, return_exceptions=True)
+            await end_tasks([self._work])
             self._work = None
 
 

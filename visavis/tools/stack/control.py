@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +73,7 @@ async def listening(path: Path, restart: Restart) -> AsyncIterator[None]:
         yield
     finally:
         server.close()
-        tasks = list(asked)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await end_tasks(asked)
         await asyncio.to_thread(path.unlink, missing_ok=True)
 
 

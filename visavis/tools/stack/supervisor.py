@@ -27,7 +27,7 @@ from visavis.serving.addresses import (
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.lifetime.starting import on_starting
-from visavis.serving.lifetime.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper, end_tasks
 from visavis.serving.settings import ENV_PREFIX
 from visavis.tools.stack.keys import (
     USERS_FILE,
@@ -294,8 +294,7 @@ class Stack:
         """It is not started again when it ends."""
         self._restarters.pop(child, None)
         if (task := self._keeping.pop(child, None)) is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            await end_tasks([task])
 
     # ------------------------------------------------------------ one process for another
 
@@ -382,9 +381,7 @@ class Stack:
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""
-        for task in self._keeping.values():
-            task.cancel()
-        await asyncio.gather(*self._keeping.values(), return_exceptions=True)
+        await end_tasks(self._keeping.values())
         self._keeping.clear()
         gateways = self._names(GATEWAY)
         now = signal.SIGINT  # without handing sessions over: the others end, too
