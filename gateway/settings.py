@@ -259,11 +259,12 @@ class GatewaySettings(Settings):
     )
     recording_limit_s: float = Field(7200.0, gt=0, description="Longest recording")
     loop_memory_mb: float = Field(
-        64.0,
+        128.0,
         ge=0,
         le=100_000,
-        description="Memory for the idle life of avatars, about 8 MB for each and codec; 0: the "
-        "face draws it anew for everybody",
+        description="Memory for the idle life of avatars, for each and codec about 5 MB, and three "
+        "times as much once somebody has spoken to it, for how it listens; 0: the face draws it "
+        "anew for everybody",
     )
     upload_limit_mb: float = Field(20.0, gt=0, le=20, description="Largest photo")
     transcription_limit_mb: float = Field(

@@ -1,8 +1,4 @@
-"""How the face looks while it says nothing: what it is told of the talk, and when. Pure.
-
-A face that is shown from memory cannot nod. So it is drawn live while the visitor speaks, and
-while an answer that is late is thought of; at no other time.
-"""
+"""How the face looks while it says nothing: what it is told of the talk, and when. Pure."""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Pure. A face whose idle life repeats tells with each live picture which frame of
 shows, and whether that is the loop's own. Once it is, and no turn is open, the loop takes over at
 its next key frame, and the face is told to rest from there on. A turn's first picture ends the
 loop: the face knows by the turn's announcement which frame viewers see, and goes on from there.
+
+While somebody speaks to it another loop shows the same motion as it listens: it begins to, goes on,
+and nods, each from a key frame on of which the face is told.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.loops import IdleLoop, LoopClock
 from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.pictures import Picture, ReleasedPicture
@@ -23,6 +27,8 @@ NOTICE_FRAMES = 3
 LOST_FRAMES = 8
 # A face that says nothing for so long is away, or was told to rest by an earlier gateway.
 SILENT_SAMPLES = RATE_HZ
+# Who nods at every phrase is not believed.
+NODS_APART = 3
 # A face that goes on is told again that it may rest, no faster than this.
 _TELL_AGAIN_SAMPLES = 2 * RATE_HZ // 5
 
@@ -45,15 +51,16 @@ class IdleLife:
         self.digest = ""
         """Of the loop that the face's live pictures repeat; "": they do not."""
         self._loops: dict[VideoCodec, IdleLoop] = {}
+        self._listening: dict[VideoCodec, IdleLoop] = {}
         self._clock: LoopClock | None = None
         self._shown: dict[VideoCodec, int | None] = {}
         """Of each codec that the loop has or will have: the frame of it that left last."""
         self._leaving = False
-        self._kept_live = False
+        self._attention = Attention.NOBODY
         self._seen = (0, 0)
         """Frame of the face's newest picture, and when it left."""
-        self._settled = False
-        """That was in this tick, and is the loop's own."""
+        self._settled: Attention | None = None
+        """That was in this tick, and is the loop's own, in which it attends to them."""
         self._unwanted = False
         self._told_samples = 0
         self.skips: list[int] = []
@@ -61,14 +68,19 @@ class IdleLife:
         between its last picture and their first; less than 0: seen twice."""
         self._orders: list[IdleOrder] = []
 
-    def missing(self, codecs: Iterable[VideoCodec]) -> list[VideoCodec]:
-        """Those of which the loop is wanted and not here."""
-        return [codec for codec in codecs if self.digest and codec not in self._loops]
+    def missing(self, codecs: Iterable[VideoCodec]) -> list[tuple[VideoCodec, bool]]:
+        """Those of which a loop is wanted and not here, and whether that in which it listens."""
+        if not self.digest:
+            return []
+        resting = [(codec, False) for codec in codecs if codec not in self._loops]
+        if resting or self._attention is not Attention.LISTENING:
+            return resting
+        return [(codec, True) for codec in codecs if codec not in self._listening]
 
     def offer(self, loop: IdleLoop) -> None:
         """A loop that may be played; one of another face is of no use."""
         if loop.digest == self.digest:
-            self._loops[loop.codec] = loop
+            (self._listening if loop.listening else self._loops)[loop.codec] = loop
 
     def take_orders(self) -> list[IdleOrder]:
         """What the face is to be told now."""
@@ -92,18 +104,36 @@ class IdleLife:
         clock = self._clock
         if clock is None:
             return
-        if not self.missing(codecs):
+        if self._has(codecs, listening=clock.listens_from is not None):
             for new in codecs - self._shown.keys():
                 self._shown[new] = None
             return
         self._leave(clock, now)
 
-    def keep_live(self, wanted: bool, now: int) -> None:
-        """Whether the face's own pictures are to be seen, not the loop: it attends to somebody."""
+    def attend(self, order: AttentionOrder, now: int) -> int | None:
+        """What the face attends to from now on; the frame of the motion from which on the loop
+        shows it. None: the face's own pictures do.
+        """
+        self._attention = order.attention
         clock = self._clock
-        if wanted and clock is not None and not self._leaving:
+        if clock is None or self._leaving or order.attention is Attention.NOBODY:
+            return None
+        listens = order.attention is Attention.LISTENING
+        if not listens or not self._shown or not self._has(self._shown, listening=True):
             self._leave(clock, now)
-        self._kept_live = wanted
+            return None
+        loop = self._listening[min(self._shown)]
+        seen = [frame for frame in self._shown.values() if frame is not None]
+        soon = max(seen, default=clock.frame(now)) + 1
+        if clock.listens_from is None:
+            clock.listens_from = loop.keyframe_from(soon) if clock.started else clock.first
+        elif order.cue and clock.started:
+            last = clock.listens_from if clock.nods_from is None else clock.nods_from
+            nods_from = loop.keyframe_from(max(soon, last + loop.part_frames))
+            if clock.nods_from is None or nods_from - last >= NODS_APART * loop.part_frames:
+                clock.nods_from = nods_from
+                return nods_from
+        return clock.listens_from
 
     def restart(self) -> None:
         """Another face begins, anywhere in the motion: what the last one was told is void."""
@@ -138,10 +168,13 @@ class IdleLife:
                     self.skips.append(picture.motion_frame - shown - 1)
                 self._end()
             self._seen = (picture.motion_frame, now)
-            self._settled = picture.live and picture.at_rest
+            self._settled = None
+            if picture.live and picture.at_rest:
+                listens = picture.listening
+                self._settled = Attention.LISTENING if listens else Attention.NOBODY
             if picture.live and picture.loop != self.digest:
                 self._end()
-                self.digest, self._loops = picture.loop, {}
+                self.digest, self._loops, self._listening = picture.loop, {}, {}
 
     def take(self, codec: VideoCodec, now: int, *, free: bool) -> Picture | None:
         """The loop's picture that is due now, if one is.
@@ -159,7 +192,7 @@ class IdleLife:
                 return None
             clock.start(clock.first, now)
         frame, shown = clock.frame(now), self._shown[codec]
-        picture = self._loops[codec].at(frame)
+        picture = self._picture(codec, frame, clock)
         if frame == shown or (shown is None and not picture.keyframe):
             return None
         self._shown[codec] = frame
@@ -167,22 +200,26 @@ class IdleLife:
 
     def review(self, codecs: set[VideoCodec], now: int, *, idle: bool) -> None:
         """Call once a tick, after its pictures have left. idle: no turn is open."""
-        settled, self._settled = self._settled, False
+        settled, self._settled = self._settled, None
         unwanted, self._unwanted = self._unwanted, False
         clock = self._clock
         if clock is not None:
             if unwanted and now - self._told_samples >= _TELL_AGAIN_SAMPLES:
                 self._tell_to_rest(0 if clock.started else clock.first, now)
+            listened = clock.listens_from is not None and self._attention is Attention.NOBODY
+            if listened and idle and not self._leaving:
+                self._leave(clock, now)
             return
         away = now - self._seen[1] >= SILENT_SAMPLES
-        if not codecs or not idle or (self._kept_live and not away):
+        listens = settled is Attention.LISTENING
+        if not codecs or not idle or (settled is not self._attention and not away):
             return
-        if not self.digest or self.missing(codecs):
+        if not self.digest or not self._has(codecs, listening=listens):
             return
         loop = self._loops[min(codecs)]
         frame_samples = loop.pictures[0].duration_samples
         frame, seen_at = self._seen
-        if settled:
+        if settled is not None:
             first = loop.keyframe_from(frame + NOTICE_FRAMES)
             due = seen_at + (first - frame) * frame_samples
         elif away:
@@ -190,9 +227,20 @@ class IdleLife:
             due = now + TICK_SAMPLES
         else:
             return
-        self._clock = LoopClock(first, due, frame_samples)
+        listens_from = first - loop.part_frames if listens else None
+        self._clock = LoopClock(first, due, frame_samples, listens_from=listens_from)
         self._shown = dict.fromkeys(codecs)
         self._tell_to_rest(first, now)
+
+    def _has(self, codecs: Iterable[VideoCodec], *, listening: bool) -> bool:
+        """Whether the loops are here, also those in which it listens where that is wanted."""
+        here = self._loops.keys() & self._listening.keys() if listening else self._loops.keys()
+        return here >= set(codecs)
+
+    def _picture(self, codec: VideoCodec, frame: int, clock: LoopClock) -> Picture:
+        loop = self._loops[codec]
+        part = clock.part(frame, loop.part_frames)
+        return loop.at(frame) if part is None else self._listening[codec].at(frame, part)
 
     def _tell_to_rest(self, frame: int, now: int) -> None:
         self._orders.append(IdleOrder(False, frame))

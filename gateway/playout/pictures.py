@@ -40,6 +40,8 @@ class Picture:
     """Digest of the loop that the face's idle life repeats; "": it never does."""
     at_rest: bool = False
     """It shows that frame of the loop, and nothing else."""
+    listening: bool = False
+    """Of the loop of a face that listens."""
 
     @property
     def duration_samples(self) -> int:

@@ -218,8 +218,8 @@ class Playout:
         return self.idle.frame(self._now - TICK_SAMPLES)
 
     @property
-    def missing_loops(self) -> list[VideoCodec]:
-        """Codecs of which the loop that `idle` tells is wanted."""
+    def missing_loops(self) -> list[tuple[VideoCodec, bool]]:
+        """Codecs of which a loop is wanted, and whether that in which the face listens."""
         return self.idle.missing(self._lanes)
 
     def begin_to_be_seen(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.playout.attention import Attending, Attention
+from gateway.playout.attention import Attending
 from gateway.playout.pacing import RATE_HZ
 from gateway.playout.pictures import KeyframeThrottle
 from gateway.playout.playout import PlayoutEvent, Tick
@@ -149,12 +149,11 @@ class Ticks:
         self._attending.heard(chunk.event, chunk.text, now)
 
     def _attend(self, now: float) -> None:
-        """Have the face listen or think, and be drawn for that."""
+        """Have the face listen or think."""
         order = self._attending.review(self._conversation.state, now, watched=self._watched)
         if order is not None:
-            live = order.attention is not Attention.NOBODY
-            self._playout.idle.keep_live(live, self._playout.now_samples)
-            self._run(self._parts.stages.tell_attention(order))
+            shown_from = self._playout.idle.attend(order, self._playout.now_samples)
+            self._run(self._parts.stages.tell_attention(order, shown_from))
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s. A loop has one each second."""

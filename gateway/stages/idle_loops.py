@@ -23,6 +23,7 @@ from visavis.serving.errors import AtCapacityError, InvalidInputError, StageLost
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.v1 import face_pb2
 from visavis.wire.clock import Clock, MonotonicClock
+from visavis.wire.idle_order import Listening
 from visavis.wire.media import VideoCodec
 
 log = logging.getLogger(__name__)
@@ -35,11 +36,15 @@ _MOST_WANTED = 64
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A loop that some session would play. avatar: whose it is; "": the service's default one."""
+    """A loop that some session would play. avatar: whose it is; "": the service's default one.
+
+    listening: as it listens to somebody, instead of at rest.
+    """
 
     digest: str
     codec: VideoCodec
     avatar: str
+    listening: bool = False
 
 
 class LoopLibrary:
@@ -66,7 +71,7 @@ class LoopLibrary:
 
     def take(self, wanted: Wanted) -> IdleLoop | None:
         """Use a loop, up to `give_back`. None where it is not here: it is then being fetched."""
-        loop = self._shelf.take(wanted.digest, wanted.codec)
+        loop = self._shelf.take(wanted.digest, wanted.codec, listening=wanted.listening)
         if loop is None and self._limit_bytes and wanted not in self._wanted:
             tried = self._not_before_s.get(wanted, 0.0) > self._clock.now()
             if not tried and len(self._wanted) < _MOST_WANTED:
@@ -107,6 +112,8 @@ class LoopLibrary:
 
     async def _fetch(self, wanted: Wanted) -> str:
         """What became of it."""
+        if wanted.listening and not self._shelf.room_to_listen(wanted.digest, wanted.codec):
+            return "refused"
         for state in self._registry.replicas("face"):
             if not state.healthy:
                 continue
@@ -132,7 +139,9 @@ class LoopLibrary:
         Raises VisavisError where it cannot be had, or is another one.
         """
         codec: Any = int(wanted.codec)  # as the generated code's annotations want it
-        request = face_pb2.RenderLoopRequest(avatar=wanted.avatar, codec=codec)
+        request = face_pb2.RenderLoopRequest(
+            avatar=wanted.avatar, codec=codec, listening=wanted.listening
+        )
         call = self._registry.stub(replica).RenderLoop(request)
         parts: list[bytes] = []
         keyframes: list[bool] = []
@@ -169,8 +178,11 @@ def _checked(record: face_pb2.IdleLoop, wanted: Wanted) -> face_pb2.IdleLoop:
     sides = (record.width, record.height)
     if not 1 <= record.fps <= MAX_FPS or not all(1 <= side <= MAX_SIDE_PIXELS for side in sides):
         raise InvalidInputError(f"it has {record.fps} pictures a second of {sides} pixels")
-    if record.pictures % max(1, record.segments):
-        raise InvalidInputError(f"{record.pictures} pictures are no {record.segments} segments")
+    if record.listening is not wanted.listening:
+        raise InvalidInputError("the face is older and does not know how it listens")
+    parts = max(1, record.segments) * (len(Listening) if record.listening else 1)
+    if record.pictures % parts:
+        raise InvalidInputError(f"{record.pictures} pictures are no {parts} parts")
     return record
 
 
@@ -193,10 +205,12 @@ def _loop_of(
             motion_frame=k,
             loop=wanted.digest,
             at_rest=True,
+            listening=wanted.listening,
         )
         for k, (payload, keyframe) in enumerate(zip(parts, keyframes, strict=True))
     )
-    return IdleLoop(wanted.digest, wanted.codec, pictures, max(1, record.segments))
+    segments = max(1, record.segments)
+    return IdleLoop(wanted.digest, wanted.codec, pictures, segments, wanted.listening)
 
 
 class SessionLoops:
@@ -228,9 +242,9 @@ class SessionLoops:
             skipped = self._playout.idle.skips.pop()
             log.debug("a turn ends the loop: %d frames are left out", skipped)
             metrics.loop_skips.observe(abs(skipped))
-        for codec in self._playout.missing_loops:
+        for codec, listening in self._playout.missing_loops:
             digest = self._playout.idle.digest
-            loop = self._library.take(Wanted(digest, codec, self._avatar()))
+            loop = self._library.take(Wanted(digest, codec, self._avatar(), listening))
             if loop is not None:
                 self._give_back([held for held in self._held if held.digest != digest])
                 self._held.append(loop)

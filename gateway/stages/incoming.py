@@ -84,6 +84,7 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
         motion_frame=chunk.motion_frame,
         loop=chunk.loop,
         at_rest=chunk.at_rest,
+        listening=chunk.listening,
     )
 
 

@@ -202,9 +202,11 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     ) -> AsyncIterator[face_pb2.RenderLoopResponse]:
         [codec] = read_codecs([request.codec])
         with self._loops.hold():
-            pictures = self._studio.loop(request.avatar, codec, fps=FPS)
+            listening = request.listening
+            pictures = self._studio.loop(request.avatar, codec, fps=FPS, listening=listening)
+            count = loop_pictures(FPS, self._settings.idle_life_s, listening=listening)
             async with contextlib.aclosing(pictures):
-                async for response in _loop_responses(pictures, self._settings.idle_life_s):
+                async for response in _loop_responses(pictures, count):
                     yield response
 
     async def ListAvatars(
@@ -348,7 +350,9 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
         case "idle":
             session.rest(request.idle.motion_frame)
         case "attention":
-            session.attend(_PHASES.get(request.attention.phase, Phase.IDLE), request.attention.cue)
+            told = request.attention
+            shown_from = told.shown_from if told.HasField("shown_from") else None
+            session.attend(_PHASES.get(told.phase, Phase.IDLE), told.cue, shown_from)
         case _:
             raise OutOfOrderError(
                 "after the config only keyframe, codecs, idle and attention may follow on Attach"
@@ -417,9 +421,9 @@ def _response(chunk: Chunk) -> face_pb2.AnimateResponse:
 
 
 async def _loop_responses(
-    pictures: AsyncIterator[VideoChunk], length_s: int
+    pictures: AsyncIterator[VideoChunk], count: int
 ) -> AsyncIterator[face_pb2.RenderLoopResponse]:
-    """The loop's record, then its pictures, a second in each message."""
+    """The loop's record, then its `count` pictures, a second in each message."""
     waiting: list[face_pb2.LoopPicture] = []
     async for chunk in pictures:
         if not chunk.place.pts:
@@ -430,8 +434,9 @@ async def _loop_responses(
                 width=chunk.width,
                 height=chunk.height,
                 fps=chunk.fps,
-                pictures=loop_pictures(chunk.fps, length_s),
+                pictures=count,
                 segments=SEGMENTS,
+                listening=chunk.listening,
             )
             yield face_pb2.RenderLoopResponse(loop=loop)
         metrics.face_frames.labels("loop").inc()

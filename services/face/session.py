@@ -140,9 +140,9 @@ class FaceSession(StageWork):
         self._animator.wake(motion_frame, self._clock.now())
         self._face.changed()
 
-    def attend(self, phase: Phase, cue: bool) -> None:
-        """Whom it talks with speaks, or waits for an answer; cue: a phrase of his has ended."""
-        self._animator.attend(phase, cue=cue)
+    def attend(self, phase: Phase, cue: bool, shown_from: int | None) -> None:
+        """Whom it talks with speaks, or waits for an answer; see `Animator.attend`."""
+        self._animator.attend(phase, cue=cue, shown_from=shown_from)
 
     # What comes in
 

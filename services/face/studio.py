@@ -143,9 +143,11 @@ class Studio:
         )
 
     async def loop(
-        self, avatar: str, codec: VideoCodec, *, fps: int
+        self, avatar: str, codec: VideoCodec, *, fps: int, listening: bool = False
     ) -> AsyncGenerator[VideoChunk, None]:
         """The pictures of an avatar's loop, drawn as they are asked for, after everything else.
+
+        listening: of that in which it listens to somebody.
 
         Raises OutOfOrderError where its idle life does not repeat, UnknownNameError.
         """
@@ -164,7 +166,8 @@ class Studio:
             loop=digest,
         )
         try:
-            for frame in loop_frames(loop_motion(digest, fps, self._settings.idle_life_s)):
+            motion = loop_motion(digest, fps, self._settings.idle_life_s)
+            for frame in loop_frames(motion, listening=listening):
                 place = partial(_place_in_loop, frame.index)
                 [(_, chunk)] = await pictures.draw(frame, place)
                 assert isinstance(chunk, VideoChunk)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from services.face.draw.animator import Animator, Frame
-from services.face.draw.loop import loop_frames
+from services.face.draw.loop import listens_at, loop_frames
 from services.face.draw.pose import POSE_INDEX, FacePose
 from services.face.life.gaze import Phase
 from services.face.life.motion import Motion
 from services.face.lips.lips import DurationLips, SoundLips
 from services.face.lips.visemes import LIP_COEFFICIENTS
 from visavis.serving.errors import InvalidInputError
-from visavis.wire.idle_order import segment_of
+from visavis.wire.idle_order import Listening, segment_of
 from visavis.wire.media import MelChunk, PhonemeSpan, Place
 
 RATE, HOP, FPS = 24_000, 300, 25
@@ -610,6 +610,95 @@ def test_a_turn_that_is_paused_before_it_came_waits() -> None:
 
 
 # ------------------------------------------------------------ attention
+
+
+def listening(part: Listening, frame: int) -> FacePose:
+    """As the loop shows a frame of the motion."""
+    block, within = divmod(frame, LOOP.segment_frames)
+    index = segment_of(block, LOOP.segments) * LOOP.segment_frames + within
+    return FacePose.from_vector(listens_at(LOOP, index, part))
+
+
+def test_the_loop_shows_how_it_listens_without_a_join() -> None:
+    rested = [FacePose.from_vector(LOOP.pose(k)) for k in range(FPS)]
+    begins = [listening(Listening.BEGINS, k) for k in range(FPS, 2 * FPS)]
+    goes_on = [listening(Listening.GOES_ON, k) for k in range(2 * FPS, 3 * FPS)]
+    nods = [listening(Listening.NODS, k) for k in range(3 * FPS, 4 * FPS)]
+    after = [listening(Listening.GOES_ON, k) for k in range(4 * FPS, 5 * FPS)]
+    assert_smooth(np.stack([p.vector() for p in rested + begins + goes_on + nods + after]))
+    drawn = [frame.pose for frame in loop_frames(LOOP, listening=True)]
+    segments = LOOP.segments * LOOP.segment_frames
+    assert len(drawn) == len(Listening) * segments
+    assert drawn[:segments] != drawn[segments : 2 * segments]
+    index = segment_of(0, LOOP.segments) * LOOP.segment_frames
+    assert drawn[2 * segments + index + 3 * FPS + 5] == nods[5]
+    nodded = nods[8].pitch - listening(Listening.GOES_ON, 3 * FPS + 8).pitch
+    assert nodded > 0.02
+
+
+def test_who_listens_live_comes_to_look_as_the_loop_does() -> None:
+    viewer = loop_viewer()
+    viewer.run(1.0)
+    viewer.animator.attend(Phase.LISTENING)
+    viewer.run(3.0)
+    settled = [f for f in viewer.frames if f.at_rest and f.listening]
+    assert settled and settled[0].motion < viewer.frames[0].motion + 2.2 * FPS
+    for frame in settled:
+        off = frame.pose.vector() - listening(Listening.GOES_ON, frame.motion).vector()
+        assert np.abs(off).max() < 0.005
+
+
+@pytest.mark.parametrize(
+    ("seen", "part"),
+    [(310, Listening.BEGINS), (330, Listening.GOES_ON), (355, Listening.NODS)],
+)
+def test_an_answer_begins_as_the_face_was_shown_listening(seen: int, part: Listening) -> None:
+    viewer = loop_viewer()
+    viewer.run(0.5)
+    viewer.animator.rest(0)
+    viewer.run(0.5)
+    viewer.animator.attend(Phase.LISTENING, shown_from=300)
+    viewer.animator.attend(Phase.LISTENING, cue=True, shown_from=350)
+    viewer.animator.attend(Phase.IDLE)
+    viewer.frames.clear()
+    viewer.shown.clear()
+    viewer.animator.advance(1, viewer.now_s, seen=seen)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S + 5.0)
+    first = next(f for f in viewer.frames if not f.live)
+    shown = [listening(part, k).vector() for k in range(first.motion - 4, first.motion)]
+    assert_smooth(np.concatenate([shown, viewer.poses()]))
+    rest = FacePose.from_vector(LOOP.pose(first.motion - 1)).vector()
+    assert np.abs(shown[-1] - rest).max() > 0.02, "else it would join however it goes on"
+    assert viewer.shown[-1].at_rest and not viewer.shown[-1].listening
+
+
+def test_until_it_is_shown_listening_it_rests() -> None:
+    viewer = loop_viewer()
+    viewer.run(0.5)
+    shown_from = viewer.frames[-1].motion + 11
+    viewer.animator.rest(shown_from)
+    viewer.animator.attend(Phase.LISTENING, shown_from=shown_from)
+    viewer.run(1.0)
+    assert viewer.frames[-1].motion == shown_from - 1
+    assert all(f.at_rest and not f.listening for f in viewer.frames)
+
+
+def test_one_who_was_shown_listening_goes_on_live_when_it_is_told_to() -> None:
+    viewer = loop_viewer()
+    viewer.animator.attend(Phase.LISTENING)
+    viewer.run(3.0)
+    viewer.animator.rest(0)
+    viewer.run(1.0)
+    viewer.animator.attend(Phase.IDLE)
+    viewer.frames.clear()
+    viewer.shown.clear()
+    viewer.animator.wake(200, viewer.now_s)
+    viewer.run(4.0)
+    before = listening(Listening.GOES_ON, viewer.frames[0].motion - 1).vector()
+    assert_smooth(np.concatenate([[before], viewer.poses()]))
+    assert not viewer.frames[0].at_rest and viewer.frames[-1].at_rest
 
 
 def test_listening_thinking_and_speaking_are_joined_within_ordinary_motion() -> None:

@@ -21,7 +21,7 @@ def targets(phase: Phase, seconds: float, seeds: range) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("phase", "least", "most"),
-    [(Phase.LISTENING, 0.08, 0.2), (Phase.SPEAKING, 0.22, 0.4), (Phase.THINKING, 0.6, 0.85)],
+    [(Phase.SPEAKING, 0.22, 0.4), (Phase.THINKING, 0.6, 0.85)],
 )
 def test_people_look_away_to_speak_and_more_to_think(
     phase: Phase, least: float, most: float
@@ -48,13 +48,13 @@ def test_large_saccades_take_longer_and_none_longer_than_a_tenth_of_a_second() -
 
 def test_a_phase_that_ends_leaves_nothing_behind() -> None:
     attention = Attention(3, FPS)
-    assert attention.at_rest
+    assert attention.settled
     for frame in range(4 * FPS):
         attention.follow(frame, Phase.THINKING)
-    assert attention.now.look.share == 1 and not attention.at_rest
+    assert attention.now.look.share == 1 and not attention.settled
     assert attention.now.offsets[POSE_INDEX["roll"]] != 0
     frame = 4 * FPS
-    while not attention.at_rest:
+    while not attention.settled:
         attention.follow(frame, Phase.IDLE)
         frame += 1
     assert frame < 7 * FPS

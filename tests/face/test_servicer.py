@@ -189,6 +189,11 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
         live = {frame.motion: frame.pose for frame in gallery.prepared if frame.at_rest}
         request = face_pb2.RenderLoopRequest(codec=H264)
         record, *parts = await answers(stub.RenderLoop(request))
+        listens = stub.RenderLoop(face_pb2.RenderLoopRequest(codec=H264, listening=True))
+        other = (await listens.read()).loop
+        listens.cancel()
+    assert (other.listening, other.pictures) == (True, 3 * record.loop.pictures)
+    assert other.digest == record.loop.digest and not record.loop.listening
     assert [c.motion_frame for c in seen] == [seen[0].motion_frame + k for k in range(4)]
     assert all(c.at_rest and c.loop == record.loop.digest for c in seen)
     count = record.loop.pictures
@@ -197,7 +202,8 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
     keyframes = [k for k, picture in enumerate(pictures) if picture.keyframe]
     assert keyframes == list(range(0, count, 25))
     assert len(pictures) == count
-    loop = [frame.pose for frame in gallery.prepared if frame.due_s is None][-count:]
+    ahead = [frame for frame in gallery.prepared if frame.due_s is None]
+    loop = [frame.pose for frame in ahead if not frame.listening][-count:]
     length = count // record.loop.segments
     for motion, pose in live.items():
         segment = segment_of(motion // length, record.loop.segments)
@@ -207,12 +213,13 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
 async def test_it_listens_while_it_is_told_to(bus: Bus) -> None:
     async with serving(bus) as stub, bus.subscribe("heard", Kind.VIDEO) as video:
         async with attached(stub, "heard", seed=0) as call:
-            await frames(video, lambda c: c.at_rest)
+            await frames(video, lambda c: c.at_rest and not c.listening)
             for phase in (face_pb2.SetAttention.LISTENING, face_pb2.SetAttention.NOBODY):
                 attention = face_pb2.SetAttention(phase=phase, cue=True)
                 await call.write(face_pb2.FaceAttachRequest(attention=attention))
                 heard = phase == face_pb2.SetAttention.LISTENING
-                await frames(video, lambda c, rests=not heard: c.at_rest is rests)
+                await frames(video, lambda c: not c.at_rest)
+                await frames(video, lambda c, heard=heard: c.at_rest and c.listening is heard)
 
 
 async def test_an_engine_that_cannot_draw_ahead_has_no_loop(

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gateway.playout.attention import LATE_S, Attending, Attention, AttentionOrder
-from tests.gateway.test_idle import Face, looping
+from gateway.playout.idle import NODS_APART
+from gateway.playout.pictures import ReleasedPicture
+from tests.gateway.test_idle import H264, PARTS, RESTS, SECOND, Face, looping, motion
+from visavis.wire.idle_order import Listening
 from visavis.wire.media import TranscriptEvent
 
 LISTEN = AttentionOrder(Attention.LISTENING)
@@ -63,17 +68,124 @@ def test_a_visitor_of_whom_nothing_comes_is_not_listened_to_for_ever() -> None:
     assert attending.review("listening", 26.0, watched=True) == NOBODY
 
 
-def test_while_it_attends_the_loop_gives_way_and_takes_over_again_after() -> None:
-    face: Face = looping()
+# ------------------------------------------------------------ from memory
+
+
+def shown(pictures: list[ReleasedPicture]) -> str:
+    """What is seen, a letter a picture: live ones are F."""
+    return b"".join(one.picture.payload[:1] for one in pictures).decode()
+
+
+BEGINS, GOES_ON, NODS = (PARTS[part].decode() * SECOND for part in Listening)
+REST = RESTS.decode()
+
+
+def attend(face: Face, order: AttentionOrder) -> int | None:
+    return face.playout.idle.attend(order, face.playout.now_samples)
+
+
+def spoken_to_from_memory() -> tuple[Face, int]:
+    """A face whose loop that listens is here, up to the frame before it begins to."""
+    face = looping()
+    attend(face, LISTEN)  # nobody has spoken to it yet: the loop is drawn only now
+    assert face.playout.missing_loops == [(H264, True)]
+    face.offer()
+    attend(face, NOBODY)
+    face.live, face.keyframe, face.frame = True, True, face.run(1)[-1].picture.motion_frame + 2
+    face.run(2 * SECOND)
+    face.live = False
+    face.run(3)
     face.orders = []
-    shown = face.run(5)[-1].picture.motion_frame
-    idle = face.playout.idle
-    idle.keep_live(True, face.playout.now_samples)
+    begins = attend(face, LISTEN)
+    assert begins is not None
+    at_rest = face.run(begins - (face.playout.motion_frame or 0) - 1)
+    assert shown(at_rest) == REST * len(at_rest)
+    return face, begins
+
+
+def test_it_listens_and_nods_from_memory_in_the_motion_in_which_it_rested() -> None:
+    face, begins = spoken_to_from_memory()
+    seen = face.run(2 * SECOND)
+    nods = attend(face, NOD)
+    assert nods == begins + 2 * SECOND
+    assert attend(face, NOD) == begins, "it nods already"
+    seen += face.run(2 * SECOND)
+    assert shown(seen) == BEGINS + GOES_ON + NODS + GOES_ON
+    assert seen[0].picture.keyframe and seen[2 * SECOND].picture.keyframe
+    assert motion(seen) == [(begins + k) % (3 * SECOND) for k in range(4 * SECOND)]
+    assert face.orders == [], "the face draws nothing"
+    face.run((NODS_APART - 2) * SECOND)
+    assert attend(face, NOD) == nods + NODS_APART * SECOND
+
+
+def test_an_answer_goes_on_from_a_face_that_listens() -> None:
+    face, begins = spoken_to_from_memory()
+    face.run(5)
+    attend(face, NOBODY)
+    face.playout.open_turn(1)
+    seen = face.run(30)
+    assert shown(seen) == BEGINS[5:] + GOES_ON[:10]
+    assert face.playout.motion_frame == begins + 34
+    assert face.orders == []
+    face.frame = begins + 36
+    face.send(1, 0, key=True)
+    face.playout.push_voice(1, np.ones(48_000, np.int16))
+    assert shown(face.run(1)) == "F" and face.playout.motion_frame is None
+
+
+def test_one_who_is_about_to_be_shown_from_memory_begins_to_listen_there() -> None:
+    face = Face(H264)
+    face.run(1)
+    attend(face, LISTEN)
+    face.offer()
+    face.offer()
+    attend(face, NOBODY)
+    face.run(2)
+    face.orders.clear()
+    begins = attend(face, LISTEN)
+    assert begins is not None and begins % SECOND == 0 and face.orders == []
+    seen = face.run(begins - face.frame + SECOND)
+    assert shown(seen) == "F" * (len(seen) - SECOND) + BEGINS
+
+
+def test_who_says_nothing_after_all_is_listened_to_no_more() -> None:
+    face, _ = spoken_to_from_memory()
+    face.run(SECOND)
+    attend(face, NOBODY)
+    face.run(1)
+    assert [order.live for order in face.orders] == [True]
+    face.live, face.keyframe, face.at_rest, face.listening = True, True, False, True
+    face.run(10)
+    face.at_rest, face.listening = True, False
+    assert shown(face.run(60))[-10:] == REST * 10
+
+
+def test_one_who_listens_live_is_shown_from_memory_once_that_looks_the_same() -> None:
+    face = Face(H264)
+    face.run(1)
+    attend(face, LISTEN)
+    face.offer()
+    face.offer()
+    assert face.playout.missing_loops == []
+    assert set(shown(face.run(30))) == {"F"}, "it still rests"
+    face.listening, face.at_rest = True, False
+    assert set(shown(face.run(30))) == {"F"}, "it begins to listen"
+    face.at_rest = True
+    seen = shown(face.run(40))
+    assert seen.endswith(GOES_ON[:10]) and set(seen) == {"F", "O"}
+    assert attend(face, THINK) is None
+    assert face.run(1) and face.orders[-1].live, "nothing from memory shows it think"
+
+
+def test_a_face_of_which_no_loop_that_listens_is_here_is_drawn() -> None:
+    face = looping()
+    face.orders = []
+    seen = face.run(5)[-1].picture.motion_frame
+    assert attend(face, LISTEN) is None
     assert all(p.looped for p in face.run(2)), "until the face's own pictures come"
     assert [order.live for order in face.orders] == [True]
-    face.live, face.keyframe, face.frame = True, True, shown + 3
+    face.live, face.keyframe, face.frame = True, True, seen + 3
     assert not any(p.looped for p in face.run(60)), "at rest or not"
-    idle.keep_live(False, face.playout.now_samples)
-    seen = face.run(60)
-    assert any(p.looped for p in seen)
+    attend(face, NOBODY)
+    assert any(p.looped for p in face.run(60))
     assert [order.live for order in face.orders][:2] == [True, False]

@@ -13,19 +13,28 @@ from gateway.playout.pacing import to_video_clock
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.playout import Playout, Tick
 from tests.gateway.test_playout import FRAME_SAMPLES, H264, VP8, run, voice
+from visavis.wire.idle_order import Listening
 from visavis.wire.media import VideoCodec
 
 SECOND = 25
 PICTURES = 3 * SECOND
 
 
-def loop_of(digest: str = "d", codec: VideoCodec = H264, size: int = 4) -> IdleLoop:
-    """Three seconds, a key frame in each."""
+RESTS = b"R"
+PARTS = {Listening.BEGINS: b"B", Listening.GOES_ON: b"O", Listening.NODS: b"N"}
+
+
+def loop_of(
+    digest: str = "d", codec: VideoCodec = H264, size: int = 4, *, listening: bool = False
+) -> IdleLoop:
+    """Three seconds, a key frame in each; what is shown is told by the payload."""
+    lives = list(PARTS.values()) if listening else [RESTS]
     pictures = (
-        Picture(0, k, True, codec, k % SECOND == 0, 64, 64, 25, b"L" * size, motion_frame=k)
+        Picture(0, k, True, codec, k % SECOND == 0, 64, 64, 25, life * size, motion_frame=k)
+        for life in lives
         for k in range(PICTURES)
     )
-    return IdleLoop(digest, codec, tuple(pictures))
+    return IdleLoop(digest, codec, tuple(pictures), listening=listening)
 
 
 class Face:
@@ -36,6 +45,7 @@ class Face:
         self.playout.set_codecs(set(codecs))
         self.frame, self.digest = frame, digest
         self.at_rest, self.live, self.keyframe = True, True, True
+        self.listening = False
         self.orders: list[IdleOrder] = []
         self.ticks: list[Tick] = []
 
@@ -55,12 +65,15 @@ class Face:
         for codec in self.playout._lanes:
             picture = Picture(turn, index, not turn, codec, key or self.keyframe, 64, 64, 25, b"F")
             picture = replace(picture, motion_frame=self.frame, loop=self.digest)
-            self.playout.push_picture(replace(picture, at_rest=self.at_rest and not turn))
+            at_rest = self.at_rest and not turn
+            picture = replace(picture, at_rest=at_rest, listening=self.listening)
+            self.playout.push_picture(picture)
         self.frame, self.keyframe = self.frame + 1, False
 
     def offer(self) -> None:
-        for codec in self.playout.missing_loops:
-            self.playout.idle.offer(loop_of(self.playout.idle.digest, codec))
+        for codec, listening in self.playout.missing_loops:
+            loop = loop_of(self.playout.idle.digest, codec, listening=listening)
+            self.playout.idle.offer(loop)
 
 
 def looping(*codecs: VideoCodec) -> Face:
@@ -82,7 +95,7 @@ def motion(pictures: list[ReleasedPicture]) -> list[int]:
 def test_the_loop_takes_over_at_a_key_frame_and_no_frame_is_left_out() -> None:
     face = Face(H264)
     face.run(1)
-    assert face.playout.missing_loops == [H264]
+    assert face.playout.missing_loops == [(H264, False)]
     face.offer()
     seen = face.run(60)
     looped = [p for p in seen if p.looped]
@@ -210,7 +223,7 @@ def test_another_face_is_seen_as_it_comes() -> None:
     face = looping()
     face.digest, face.live, face.keyframe = "other", True, True
     assert not any(p.looped for p in face.run(3))
-    assert face.playout.missing_loops == [H264]
+    assert face.playout.missing_loops == [(H264, False)]
 
 
 def test_a_face_that_is_replaced_before_it_rests_is_asked_anew() -> None:

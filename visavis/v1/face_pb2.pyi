@@ -94,7 +94,7 @@ class SetIdle(_message.Message):
     def __init__(self, live: _Optional[bool] = ..., motion_frame: _Optional[int] = ...) -> None: ...
 
 class SetAttention(_message.Message):
-    __slots__ = ("phase", "cue")
+    __slots__ = ("phase", "cue", "shown_from")
     class Phase(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         NOBODY: _ClassVar[SetAttention.Phase]
@@ -105,17 +105,21 @@ class SetAttention(_message.Message):
     THINKING: SetAttention.Phase
     PHASE_FIELD_NUMBER: _ClassVar[int]
     CUE_FIELD_NUMBER: _ClassVar[int]
+    SHOWN_FROM_FIELD_NUMBER: _ClassVar[int]
     phase: SetAttention.Phase
     cue: bool
-    def __init__(self, phase: _Optional[_Union[SetAttention.Phase, str]] = ..., cue: _Optional[bool] = ...) -> None: ...
+    shown_from: int
+    def __init__(self, phase: _Optional[_Union[SetAttention.Phase, str]] = ..., cue: _Optional[bool] = ..., shown_from: _Optional[int] = ...) -> None: ...
 
 class RenderLoopRequest(_message.Message):
-    __slots__ = ("avatar", "codec")
+    __slots__ = ("avatar", "codec", "listening")
     AVATAR_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
     avatar: str
     codec: _media_pb2.VideoCodec
-    def __init__(self, avatar: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ...) -> None: ...
+    listening: bool
+    def __init__(self, avatar: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., listening: _Optional[bool] = ...) -> None: ...
 
 class RenderLoopResponse(_message.Message):
     __slots__ = ("loop", "pictures")
@@ -126,7 +130,7 @@ class RenderLoopResponse(_message.Message):
     def __init__(self, loop: _Optional[_Union[IdleLoop, _Mapping]] = ..., pictures: _Optional[_Union[LoopPictures, _Mapping]] = ...) -> None: ...
 
 class IdleLoop(_message.Message):
-    __slots__ = ("digest", "codec", "width", "height", "fps", "pictures", "segments")
+    __slots__ = ("digest", "codec", "width", "height", "fps", "pictures", "segments", "listening")
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
@@ -134,6 +138,7 @@ class IdleLoop(_message.Message):
     FPS_FIELD_NUMBER: _ClassVar[int]
     PICTURES_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
     digest: str
     codec: _media_pb2.VideoCodec
     width: int
@@ -141,7 +146,8 @@ class IdleLoop(_message.Message):
     fps: int
     pictures: int
     segments: int
-    def __init__(self, digest: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., pictures: _Optional[int] = ..., segments: _Optional[int] = ...) -> None: ...
+    listening: bool
+    def __init__(self, digest: _Optional[str] = ..., codec: _Optional[_Union[_media_pb2.VideoCodec, str]] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., pictures: _Optional[int] = ..., segments: _Optional[int] = ..., listening: _Optional[bool] = ...) -> None: ...
 
 class LoopPictures(_message.Message):
     __slots__ = ("pictures",)

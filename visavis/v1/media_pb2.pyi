@@ -169,7 +169,7 @@ class MelChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ...) -> None: ...
 
 class VideoChunk(_message.Message):
-    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number", "motion_frame", "loop", "at_rest")
+    __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number", "motion_frame", "loop", "at_rest", "listening")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     LIVE_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +182,7 @@ class VideoChunk(_message.Message):
     MOTION_FRAME_FIELD_NUMBER: _ClassVar[int]
     LOOP_FIELD_NUMBER: _ClassVar[int]
     AT_REST_FIELD_NUMBER: _ClassVar[int]
+    LISTENING_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     live: bool
     codec: VideoCodec
@@ -194,7 +195,8 @@ class VideoChunk(_message.Message):
     motion_frame: int
     loop: str
     at_rest: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ..., number: _Optional[int] = ..., motion_frame: _Optional[int] = ..., loop: _Optional[str] = ..., at_rest: _Optional[bool] = ...) -> None: ...
+    listening: bool
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., live: _Optional[bool] = ..., codec: _Optional[_Union[VideoCodec, str]] = ..., keyframe: _Optional[bool] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., fps: _Optional[int] = ..., data: _Optional[bytes] = ..., number: _Optional[int] = ..., motion_frame: _Optional[int] = ..., loop: _Optional[str] = ..., at_rest: _Optional[bool] = ..., listening: _Optional[bool] = ...) -> None: ...
 
 class BlendshapeChunk(_message.Message):
     __slots__ = ("header", "live", "fps", "weights", "head_rotation")

@@ -1,11 +1,26 @@
-"""In which order the segments of idle life come: the face that draws them once and the gateway that
+"""In which order the pictures of idle life come: the face that draws them once and the gateway that
 plays them from memory count alike. Pure.
 """
 
 from __future__ import annotations
 
 import hashlib
+from enum import IntEnum
 from functools import lru_cache
+
+
+class Listening(IntEnum):
+    """What a loop of a face that listens shows of each of its frames, one after the other."""
+
+    BEGINS = 0
+    """The second in which it begins to, from rest."""
+    GOES_ON = 1
+    NODS = 2
+    """A second that has a nod."""
+
+
+LISTENING_PART_S = 1
+"""How long the first and the last of them are shown, from a key frame on."""
 
 
 def segment_of(block: int, count: int) -> int:

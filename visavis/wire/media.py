@@ -300,6 +300,8 @@ class VideoChunk(OnTheWire):
     """Digest of the loop that the idle life repeats; "": it never does."""
     at_rest: bool = False
     """It shows that frame of the loop, and nothing else."""
+    listening: bool = False
+    """Of the loop of a face that listens."""
 
 
 @dataclass(frozen=True, slots=True)

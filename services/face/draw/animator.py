@@ -22,8 +22,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.draw.pose import POSE_INDEX, FacePose
-from services.face.life.accents import Accent, AccentKind
-from services.face.life.attention import Attention, Bearing
+from services.face.life.accents import LISTENERS_NOD, Accent, AccentKind
+from services.face.life.attention import Attention, Bearing, turned
 from services.face.life.expressions import Expressed, Expressions, express, offsets_of
 from services.face.life.gaze import Phase
 from services.face.life.motion import Motion
@@ -31,12 +31,13 @@ from services.face.lips.lips import LipTrack
 from services.face.lips.sound_track import SoundTrack
 from services.face.lips.visemes import JAW, LIP_COEFFICIENTS, PUCKER, WIDE
 from visavis.styles import NEUTRAL
+from visavis.wire.idle_order import LISTENING_PART_S
 
 EASE_FRAMES = 3
 """120 ms at 25 fps: how fast the mouth shuts after an interruption."""
 _NOWHERE = -1
 _LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
-_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.06
+_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.12
 """Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
 _ACCENT_GAP_S = 0.8
 _BLINK_GAP_S = 1.0
@@ -44,8 +45,8 @@ _LOOKS_BACK_S = 0.7
 """Before the end of what is said the eyes are on who is to speak next."""
 _SLOW_FRAMES = 4
 """An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
-_STILL = 0.02
-"""So little of the livelier motion of speech moves nothing by a tenth of a pixel."""
+_STILL = 0.04
+"""So little of the livelier motion of speech moves nothing by a fifth of a pixel."""
 _LEAD_FRAMES = 1
 """Shown elsewhere until a turn's first frame is there: drawing, bus, the gateway's tick."""
 _CLOCK_TRUST_S = 0.5
@@ -73,6 +74,8 @@ class Frame:
     """Frame of the motion that runs through life and speech."""
     at_rest: bool = False
     """Nothing but that motion moves the face: no speech, no expression, no rest of either."""
+    listening: bool = False
+    """It listens to somebody; with `at_rest`, as a loop of faces that listen shows it."""
     left: int = 0
     """How many turns had been left before it, see `Animator.wants`."""
 
@@ -173,6 +176,9 @@ class Animator:
         self._rest_from: int | None = None
         self._resting = False
         self._seen: tuple[int, float] | None = None
+        self._listens_from: int | None = None
+        """Frame from which on it is shown from memory as it listens."""
+        self._nods_from: int | None = None
         self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
 
     @property
@@ -230,11 +236,21 @@ class Animator:
         """From this time of the turn's voice on it is said in `style`."""
         self._expressions.cue(turn, time_s, style)
 
-    def attend(self, phase: Phase, *, cue: bool = False) -> None:
-        """What goes on while the face says nothing. cue: whom it listens to has ended a phrase."""
+    def attend(self, phase: Phase, *, cue: bool = False, shown_from: int | None = None) -> None:
+        """What goes on while the face says nothing. cue: whom it listens to has ended a phrase.
+
+        shown_from: it is shown from memory as it begins to listen or, with cue, as it nods, from
+        this frame of the motion on.
+        """
         self._phase = Phase.IDLE if phase is Phase.SPEAKING else phase
-        if cue and phase is Phase.LISTENING and not self._resting:
+        if phase is not Phase.LISTENING:
+            return
+        if shown_from is None and cue and not self._resting:
             self._accents += self._attention.answer_cue(self._frame)
+        elif shown_from is not None and cue:
+            self._nods_from = shown_from
+        elif shown_from is not None:
+            self._listens_from = shown_from
 
     def abandon(self, turn: int) -> None:
         """Nothing more will come of a turn: the face rests once what was made has been shown."""
@@ -407,6 +423,8 @@ class Animator:
             self._turn = None
         self._resting = self._rest_from is not None and self._frame >= self._rest_from
         if self._resting:
+            if self._seen is None and self._attention.now.phase is Phase.LISTENING:
+                self._listens_from = self._frame - LISTENING_PART_S * self.fps
             self._seen = self._seen or (self._frame, now_s)
             return None
         behind = 0
@@ -429,7 +447,8 @@ class Animator:
         if self._speech < _STILL:
             self._speech = 0.0
         self._expressions.rest()
-        self._attention.follow(self._frame, self._phase)
+        rests = self._listens_from is not None and self._frame < self._listens_from
+        self._attention.follow(self._frame, Phase.IDLE if rests else self._phase)
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
@@ -449,13 +468,18 @@ class Animator:
             self._frame = frame + math.floor((now_s - at_s) * self.fps) + 1 + _LEAD_FRAMES
             self._speech = 0.0
             self._expressions.now = Expressed(offsets_of(NEUTRAL))
-            self._attention.now = Bearing()
+            begun = self._frame if self._listens_from is None else self._listens_from
+            self._attention.now = self._attention.heard(self._frame - begun)
+            if self._nods_from is not None and self._nods_from < self._frame:
+                nod = Accent(AccentKind.NOD, self._nods_from, LISTENERS_NOD, self.fps)
+                self._accents.append(nod)
         self._seen, self._rest_from, self._resting = None, None, False
+        self._listens_from = self._nods_from = None
 
     def _at_rest(self) -> bool:
-        """Whether the pose of this frame is the motion's own."""
+        """Whether the pose of this frame is the motion's own, or that of a face that listens."""
         moved = self._speech or self._eased < EASE_FRAMES or self._expressions.offsets.any()
-        moved = moved or not self._attention.at_rest
+        moved = moved or not self._attention.settled
         return not moved and all(self._frame >= a.frame + a.frames for a in self._accents)
 
     # Poses
@@ -470,7 +494,8 @@ class Animator:
             accents=self._accents,
             look=self._attention.now.look,
         )
-        pose = express(self._attention.apply(pose), self._expressions.offsets)
+        offsets = self._attention.now.offsets
+        pose = express(turned(pose, offsets), self._expressions.offsets)
         lips = _articulated(lips, self._expressions.now.articulation)
         if self._ease_from is not None:
             self._ease, self._ease_from, self._eased = self._ease_from - lips, None, 0
@@ -497,11 +522,23 @@ class Animator:
             _Shown(turn, index, motion, self._speech, self._expressions.now, bearing, pose)
         )
         at_rest = live and self._at_rest()
+        listening = bearing.phase is Phase.LISTENING
         self._frame += 1
         restart, self._restart = self._restart, False
         drawn = FacePose.from_vector(pose)
         return Frame(
-            turn, index, live, last, restart, drawn, sound, due_s, motion, at_rest, self._left
+            turn,
+            index,
+            live,
+            last,
+            restart,
+            drawn,
+            sound,
+            due_s,
+            motion,
+            at_rest,
+            listening,
+            self._left,
         )
 
     def _stand_on(self, ground: int) -> None:

@@ -274,6 +274,7 @@ class PictureMaker:
                 frame.motion,
                 self.loop,
                 frame.at_rest and bool(self.loop),
+                frame.listening,
             )
             chunks.append((Kind.VIDEO, chunk))
         return chunks

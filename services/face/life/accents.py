@@ -26,6 +26,8 @@ class AccentKind(StrEnum):
     BLINK = "blink"
 
 
+LISTENERS_NOD = 0.75
+"""How strong a nod is that everybody who wears a face sees alike."""
 _LENGTHS_S = {
     AccentKind.NOD: 0.8,
     AccentKind.NODS: 1.2,

@@ -17,7 +17,7 @@ from services.face.life.gaze import AT_VIEWER, Fixations, Look, Phase, saccade
 
 _THINKS_AFTER_S = 0.5
 """An answer that comes sooner needed no thought."""
-_TAKING_S, _LEAVING_S = 0.28, 0.45
+_TAKING_S, _LEAVING_S = 0.28, 0.3
 _GONE = 0.004
 _SHARE_STEP = 0.5
 """The eyes go over from what they do by themselves within two frames: a saccade."""
@@ -27,13 +27,15 @@ during head-unrestrained gaze shifts", Journal of Neurophysiology 77, 1997)."""
 _UNIT_RAD = math.radians(20)
 _EYES_BACK = 1.2
 """Eyes against the head, as in `Motion`."""
-_LISTENING = {"brow_raise": 0.06, "smile": 0.05, "pitch": 0.012}
+_LISTENS = {"brow_raise": 0.06, "smile": 0.05, "pitch": 0.012, "roll": 0.0154}
 _THINKING = (
     {"brow_frown": 0.22, "lips_tight": 0.35, "smile": -0.06},
     {"brow_raise": 0.2, "smile": -0.05},
     {"brow_raise": 0.08, "brow_frown": 0.12, "chin_raise": 0.2, "smile": -0.08},
 )
 _TILT = 0.022
+_LOOKS = (Phase.SPEAKING, Phase.THINKING)
+"""In these the eyes go where the talk has them go."""
 _CUES_APART_S = 1.8
 
 
@@ -57,7 +59,11 @@ class Bearing:
 
 
 class Attention:
-    """Takes one face through listening, thinking and speaking; deterministic under its seed."""
+    """Takes one face through listening, thinking and speaking; deterministic under its seed.
+
+    One who listens has the eyes of one at rest, on the viewer mostly: so every face of an avatar
+    listens alike, and that can be drawn once for all (`heard`).
+    """
 
     def __init__(self, seed: int, fps: int) -> None:
         self.now = Bearing()
@@ -71,10 +77,15 @@ class Attention:
         self._cues = 0
 
     @property
-    def at_rest(self) -> bool:
-        """Whether nothing of it moves the face."""
+    def settled(self) -> bool:
+        """Whether nothing of it moves the face any more: it rests, or it listens and has for long
+        enough.
+        """
         now = self.now
-        return now.phase is Phase.IDLE and not now.look.share and not now.offsets.any()
+        if now.look.share or now.phase not in (Phase.IDLE, Phase.LISTENING):
+            return False
+        wanted = _LISTENING if now.phase is Phase.LISTENING else _NOTHING
+        return float(np.abs(now.offsets - wanted).max()) < _GONE
 
     def follow(self, frame: int, phase: Phase, *, ending: bool = False) -> None:
         """Come a frame further. ending: what is said is about to be over: eyes on the viewer."""
@@ -93,26 +104,22 @@ class Attention:
         since_s = (frame - now.since) / self._fps
         begun_s, left, target = now.begun_s, now.left, now.target
         wanted, wanted_s = AT_VIEWER, 0.0
-        if phase is not Phase.IDLE and not ending:
+        if phase in _LOOKS and not ending:
             wanted, wanted_s = self._fixations_of(now).at(since_s)
         if wanted != target:
             left, target = (now.look.x, now.look.y), wanted
             begun_s = max(wanted_s, since_s - 1 / self._fps)
         x, y = saccade(left, target, since_s - begun_s)
-        step = -_SHARE_STEP if phase is Phase.IDLE else _SHARE_STEP
+        step = _SHARE_STEP if phase in _LOOKS else -_SHARE_STEP
         look = Look(x, y, min(1.0, max(0.0, now.look.share + step)))
         offsets = self._offsets(now, since_s, look)
         self.now = Bearing(phase, now.since, now.number, begun_s, left, target, look, offsets)
 
-    def apply(self, pose: NDArray[np.float32]) -> NDArray[np.float32]:
-        """A pose, [len(POSE_NAMES)] float32, as it is with this bearing."""
-        offsets = self.now.offsets
-        if not offsets.any():
-            return pose
-        out = np.asarray(pose + offsets, np.float32)
-        for axis, turned in (("gaze_x", "yaw"), ("gaze_y", "pitch")):
-            out[POSE_INDEX[axis]] -= _EYES_BACK * offsets[POSE_INDEX[turned]]
-        return out
+    def heard(self, frames: int) -> Bearing:
+        """Of one who has listened for so many frames, and rested before."""
+        if frames <= 0:
+            return Bearing()
+        return Bearing(Phase.LISTENING, offsets=listening_offsets(frames, self._fps))
 
     def answer_cue(self, frame: int) -> list[Accent]:
         """What a listener does as a phrase of the other one ends: mostly a nod, at times a smile or
@@ -147,12 +154,11 @@ class Attention:
 
     def _offsets(self, now: Bearing, since_s: float, look: Look) -> NDArray[np.float32]:
         wanted = np.zeros(len(POSE_NAMES), np.float32)
-        if now.phase is not Phase.IDLE:
+        if now.phase in _LOOKS:
             wanted[POSE_INDEX["yaw"]] = _HEAD_SHARE * _UNIT_RAD * _beyond(look.x)
             wanted[POSE_INDEX["pitch"]] = _HEAD_SHARE * _UNIT_RAD * _beyond(look.y)
         if now.phase is Phase.LISTENING:
-            _put(wanted, _LISTENING)
-            wanted[POSE_INDEX["roll"]] += _TILT * (0.7 if now.number % 2 else -0.7)
+            wanted = _LISTENING
         elif now.phase is Phase.THINKING and since_s >= _THINKS_AFTER_S:
             _put(wanted, _THINKING[(now.number + self._seed) % len(_THINKING)])
             wanted[POSE_INDEX["roll"]] += math.copysign(_TILT, look.x)
@@ -164,6 +170,21 @@ class Attention:
         return out
 
 
+def turned(pose: NDArray[np.float32], offsets: NDArray[np.float32]) -> NDArray[np.float32]:
+    """A pose as it is with the offsets of a bearing; both are [len(POSE_NAMES)] float32."""
+    if not offsets.any():
+        return pose
+    out = np.asarray(pose + offsets, np.float32)
+    for axis, by in (("gaze_x", "yaw"), ("gaze_y", "pitch")):
+        out[POSE_INDEX[axis]] -= _EYES_BACK * offsets[POSE_INDEX[by]]
+    return out
+
+
+def listening_offsets(frames: int, fps: int) -> NDArray[np.float32]:
+    """Of one who has listened for so many frames, and rested before: [len(POSE_NAMES)] float32."""
+    return np.asarray(_LISTENING * (1 - math.exp(-frames / (fps * _TAKING_S))), np.float32)
+
+
 def _beyond(value: float) -> float:
     """What of a look is beyond the face of the viewer."""
     return math.copysign(max(0.0, abs(value) - 0.1), value)
@@ -172,3 +193,8 @@ def _beyond(value: float) -> float:
 def _put(into: NDArray[np.float32], values: dict[str, float]) -> None:
     for name, value in values.items():
         into[POSE_INDEX[name]] += value
+
+
+_NOTHING = np.zeros(len(POSE_NAMES), np.float32)
+_LISTENING = _NOTHING.copy()
+_put(_LISTENING, _LISTENS)

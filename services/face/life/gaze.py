@@ -55,7 +55,6 @@ class _Aversions:
 
 
 _OF = {
-    Phase.LISTENING: _Aversions((1.14, 0.27), (7.21, 1.88), (0.14, 0.29, 0.57), (0.3, 0.5)),
     Phase.SPEAKING: _Aversions((1.96, 0.32), (4.75, 1.39), (0.14, 0.29, 0.57), (0.3, 0.55)),
     Phase.THINKING: _Aversions((3.54, 1.26), (1.0, 0.2), (0.39, 0.30, 0.31), (0.4, 0.7)),
 }
@@ -103,8 +102,6 @@ def _fixations(
     elif phase is Phase.SPEAKING and rng.random() < 0.5:
         # What is said is still being planned as it begins.
         yield _aside(habit, rng), float(rng.uniform(0.5, 1.2))
-    elif phase is Phase.LISTENING:
-        yield AT_VIEWER, float(rng.uniform(*_ON_FACE_S))
     while True:
         if phase is Phase.THINKING:
             yield from _thoughts(habit, rng)

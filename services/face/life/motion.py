@@ -98,10 +98,10 @@ class Motion:
         """
         return self._pose(self._at(frame), frame, speech, accents, look)
 
-    def drawn_pose(self, index: int) -> NDArray[np.float32]:
+    def drawn_pose(self, index: int, accents: Sequence[Accent] = ()) -> NDArray[np.float32]:
         """As `pose` of the index-th frame of all segments, one after the other by number."""
         segment, within = divmod(index, self.segment_frames)
-        return self._pose(_At(within / self.fps, segment), index, 0.0, (), None)
+        return self._pose(_At(within / self.fps, segment), index, 0.0, accents, None)
 
     def _pose(
         self,
