@@ -1,6 +1,7 @@
 """Poses, pictures of them, and the stream that they are sent as.
 
 - `animator`: the timeline of one face, which says what to draw next and when.
+- `from_memory`: what viewers see of a face that is shown from memory.
 - `loop`: idle life that repeats, so that it can be shown from memory.
 - `pose`: one instant of a face.
 - `blendshapes`: a pose as ARKit's weights, for clients that draw themselves.

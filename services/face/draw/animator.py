@@ -21,8 +21,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.draw.from_memory import FromMemory
 from services.face.draw.pose import POSE_INDEX, FacePose
-from services.face.life.accents import LISTENERS_NOD, Accent, AccentKind
+from services.face.life.accents import Accent, AccentKind
 from services.face.life.attention import Attention, Bearing, turned
 from services.face.life.expressions import Expressed, Expressions, express, offsets_of
 from services.face.life.gaze import Phase
@@ -31,7 +32,6 @@ from services.face.lips.lips import LipTrack
 from services.face.lips.sound_track import SoundTrack
 from services.face.lips.visemes import JAW, LIP_COEFFICIENTS, PUCKER, WIDE
 from visavis.styles import NEUTRAL
-from visavis.wire.idle_order import LISTENING_PART_S
 
 EASE_FRAMES = 3
 """120 ms at 25 fps: how fast the mouth shuts after an interruption."""
@@ -47,8 +47,6 @@ _SLOW_FRAMES = 4
 """An engine is slow when so many frames in a row were: one that had to wait is no sign of it."""
 _STILL = 0.04
 """So little of the livelier motion of speech moves nothing by a fifth of a pixel."""
-_LEAD_FRAMES = 1
-"""Shown elsewhere until a turn's first frame is there: drawing, bus, the gateway's tick."""
 _CLOCK_TRUST_S = 0.5
 """Playback is taken to go on for so long after the clock last spoke."""
 _CLOCK_SILENT_S = 2.0
@@ -173,12 +171,7 @@ class Animator:
         self._live = 0
         self._live_since_s: float | None = None
         self._live_due = 0
-        self._rest_from: int | None = None
-        self._resting = False
-        self._seen: tuple[int, float] | None = None
-        self._listens_from: int | None = None
-        """Frame from which on it is shown from memory as it listens."""
-        self._nods_from: int | None = None
+        self._memory = FromMemory(fps)
         self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
 
     @property
@@ -193,14 +186,14 @@ class Animator:
         """
         turn = self._turn
         if turn is None or turn.held or turn.paused:
-            self._rest_from = frame
+            self._memory.rest(frame)
 
     def wake(self, frame: int | None, now_s: float) -> None:
         """Live frames are wanted again: viewers see this frame of the motion now; None: no new
         one since the rest began.
         """
         if frame is not None:
-            self._seen = (frame, now_s)
+            self._memory.see(frame, now_s)
         self._go_on_from_seen(now_s)
         self._restart = True
         self._live_since_s = None
@@ -216,7 +209,7 @@ class Animator:
         if turn <= self._newest_turn:
             return
         if seen is not None:
-            self._seen = (seen, now_s)
+            self._memory.see(seen, now_s)
         self._newest_turn, self._held = turn, held
         self._restart = True
         if self._turn is not None:
@@ -245,12 +238,12 @@ class Animator:
         self._phase = Phase.IDLE if phase is Phase.SPEAKING else phase
         if phase is not Phase.LISTENING:
             return
-        if shown_from is None and cue and not self._resting:
+        if shown_from is None and cue and not self._memory.resting:
             self._accents += self._attention.answer_cue(self._frame)
         elif shown_from is not None and cue:
-            self._nods_from = shown_from
+            self._memory.nod(shown_from)
         elif shown_from is not None:
-            self._listens_from = shown_from
+            self._memory.listen(shown_from)
 
     def abandon(self, turn: int) -> None:
         """Nothing more will come of a turn: the face rests once what was made has been shown."""
@@ -272,7 +265,7 @@ class Animator:
         so, which may be one made before. seen: as in `advance`.
         """
         if seen is not None:
-            self._seen = (seen, now_s)
+            self._memory.see(seen, now_s)
         if self._turn is not None and turn == self._turn.number:
             wanted, self._turn.held = self._turn.held, False
             was_paused, self._turn.paused = self._turn.paused, paused
@@ -310,7 +303,7 @@ class Animator:
                 return turn.due_s(turn.made / self.fps, now_s)
             if not self._screen_is_free(turn, now_s):
                 return None
-        if self._resting:
+        if self._memory.resting:
             return None
         if self._live_since_s is None:
             return now_s
@@ -336,7 +329,7 @@ class Animator:
         """How long to wait for the next frame if nothing is heard; None: until something is."""
         if self._turn is not None and not self._screen_is_free(self._turn, now_s):
             return self._free_in_s(self._turn, now_s)
-        if self._resting:
+        if self._memory.resting:
             return None
         if self._live_since_s is None:
             return 0.0
@@ -421,11 +414,8 @@ class Animator:
     def _live_frame(self, now_s: float) -> Frame | None:
         if self._turn is not None and self._turn.ended:
             self._turn = None
-        self._resting = self._rest_from is not None and self._frame >= self._rest_from
-        if self._resting:
-            if self._seen is None and self._attention.now.phase is Phase.LISTENING:
-                self._listens_from = self._frame - LISTENING_PART_S * self.fps
-            self._seen = self._seen or (self._frame, now_s)
+        listening = self._attention.now.phase is Phase.LISTENING
+        if self._memory.has_begun(self._frame, now_s, listening=listening):
             return None
         behind = 0
         if self._live_since_s is None:
@@ -447,8 +437,8 @@ class Animator:
         if self._speech < _STILL:
             self._speech = 0.0
         self._expressions.rest()
-        rests = self._listens_from is not None and self._frame < self._listens_from
-        self._attention.follow(self._frame, Phase.IDLE if rests else self._phase)
+        later = self._memory.listens_later(self._frame)
+        self._attention.follow(self._frame, Phase.IDLE if later else self._phase)
         pose = self._pose(np.zeros(len(_LIP_COLUMNS), np.float32))
         index, self._live = self._live, self._live + 1
         return self._shown(pose, 0, index, live=True, last=False, due_s=due_s)
@@ -463,18 +453,13 @@ class Animator:
 
     def _go_on_from_seen(self, now_s: float) -> None:
         """Leave the rest: what is made now is seen after what is shown from memory until then."""
-        if self._seen is not None:
-            frame, at_s = self._seen
-            self._frame = frame + math.floor((now_s - at_s) * self.fps) + 1 + _LEAD_FRAMES
+        seen = self._memory.leave(now_s)
+        if seen is not None:
+            self._frame = seen.frame
             self._speech = 0.0
             self._expressions.now = Expressed(offsets_of(NEUTRAL))
-            begun = self._frame if self._listens_from is None else self._listens_from
-            self._attention.now = self._attention.heard(self._frame - begun)
-            if self._nods_from is not None and self._nods_from < self._frame:
-                nod = Accent(AccentKind.NOD, self._nods_from, LISTENERS_NOD, self.fps)
-                self._accents.append(nod)
-        self._seen, self._rest_from, self._resting = None, None, False
-        self._listens_from = self._nods_from = None
+            self._attention.now = self._attention.heard(seen.listened)
+            self._accents += seen.nods
 
     def _at_rest(self) -> bool:
         """Whether the pose of this frame is the motion's own, or that of a face that listens."""
