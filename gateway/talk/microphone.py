@@ -7,15 +7,13 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import deque
-from typing import Any
 
 import av
 import numpy as np
-from aiortc.jitterbuffer import JitterFrame
 from numpy.typing import NDArray
 
 from gateway import metrics
-from visavis.serving.aiortc_private import payload_of
+from visavis.serving.aiortc_private import SoundPacket
 from visavis.serving.errors import InvalidInputError, VisavisError
 
 RATE_HZ = 16_000
@@ -183,33 +181,31 @@ def pcm_of_message(payload: bytes) -> NDArray[np.int16]:
 
 
 class MicPackets:
-    """Stands in for aiortc's jitter buffer: each packet leaves as it comes, or never.
+    """In place of a jitter buffer: each packet is heard as it comes, or never.
 
-    aiortc receives as a player does: it waits for packets that may still come, so that they play
-    evenly. Nobody plays a microphone here, and each millisecond of it is heard as a longer wait
-    for the answer. What has not come in time is lost, and sounds as silence of its own length, so
-    that sound and clock stay together (`MicSound`).
+    Players wait for packets that may still come, so that they play evenly. Nobody plays a
+    microphone here, and each millisecond of it is heard as a longer wait for the answer. What has
+    not come in time is lost, and sounds as silence of its own length, so that sound and clock stay
+    together (`MicSound`).
     """
 
     def __init__(self) -> None:
         self._source: int | None = None
         self._newest = 0
 
-    def add(self, packet: Any) -> tuple[bool, JitterFrame | None]:
-        """An RTP packet; what is to be decoded now. The flag would ask for a key frame."""
+    def add(self, packet: SoundPacket) -> bool:
+        """A packet has come; whether it is to be heard."""
         ahead = _signed(packet.sequence_number - self._newest)
         if packet.ssrc != self._source or not -_MOST_MISORDERED < ahead <= _MOST_LOST:
             ahead = 1
         if ahead <= 0:
             # A copy, or so late that silence has been heard in its place.
             metrics.mic_packets.labels("late").inc()
-            return False, None
+            return False
         self._source, self._newest = packet.ssrc, packet.sequence_number
         if ahead > 1:
             metrics.mic_packets.labels("lost").inc(ahead - 1)
-        data = payload_of(packet)
-        # Without sound in it (padding), a decoder would take it for the end of the stream.
-        return False, JitterFrame(data, packet.timestamp) if data else None
+        return True
 
 
 class MicSound:

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from aiortc import RTCRtpCodecParameters
-from aiortc.rtp import RtpPacket
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from starlette.datastructures import Headers
@@ -42,7 +41,7 @@ from gateway.talk.words import asks, is_backchannel, is_echo, same_question, wit
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import ODD_TEXTS, as_json, broken, told_wrongly
 from tests.gateway.media import PictureEncoder
-from visavis.serving.aiortc_private import decode_at_once
+from visavis.serving.aiortc_private import SoundIntake, SoundPacket
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import VideoCodec
 
@@ -329,19 +328,17 @@ def _opus() -> list[bytes]:
 def _microphone(given: Sequence[tuple[int, int, bytes]]) -> None:
     heard: list[Any] = []
     sound = MicSound()
-    receiver: Any = SimpleNamespace()
-    decode_at_once(receiver, lambda frame: heard.extend(sound.decoded(frame)))
-    ((_, decoding),) = vars(receiver).items()
-    codec = RTCRtpCodecParameters(mimeType="audio/opus", clockRate=48_000, channels=2)
-    packets = MicPackets()
+    opus = RTCRtpCodecParameters(mimeType="audio/opus", clockRate=48_000, channels=2)
+    receiver: Any = SimpleNamespace(
+        _enabled=True, _RTCRtpReceiver__codecs={96: opus}, _RTCRtpReceiver__remote_streams={}
+    )
+    intake = SoundIntake(
+        receiver, MicPackets().add, lambda frame: heard.extend(sound.decoded(frame))
+    )
     sequence, at = 0, 0
     for step, pause, payload in given:
         sequence, at = (sequence + step) % (1 << 16), (at + pause) % (1 << 32)
-        packet: Any = RtpPacket(sequence_number=sequence, timestamp=at, ssrc=1, payload=payload)
-        packet._data = payload  # as aiortc's receiver leaves Opus
-        _, frame = packets.add(packet)
-        if frame is not None:
-            decoding.put((codec, frame))
+        intake.add(96, SoundPacket(sequence, at, 1, payload))
     assert sum(map(len, heard)) <= len(given) * 3 * 16_000
 
 

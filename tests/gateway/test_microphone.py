@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 
+import av
 import numpy as np
 import pytest
-from aiortc.codecs.opus import OpusDecoder
-from aiortc.rtp import RtpPacket
+from aiortc import RTCRtpCodecParameters
+from aiortc.rtcdtlstransport import RTCDtlsTransport, RtpRouter, State
+from aiortc.rtp import HeaderExtensions, HeaderExtensionsMap, RtpPacket
 from numpy.typing import NDArray
 
 from gateway import metrics
@@ -25,11 +29,13 @@ from gateway.talk.microphone import (
 )
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from tests.gateway.media import tone
+from visavis.serving.aiortc_private import SoundIntake, SoundPacket, take_in_at_once
 
 PACKET_SAMPLES = RATE_HZ // 50
 COUNT = 40
 BEEP_AT = 30
 FIRST_NUMBER = 65_530
+OPUS = 96
 
 
 @pytest.fixture(scope="module")
@@ -44,16 +50,19 @@ def payloads() -> list[bytes]:
     ]
 
 
-def packet(payload: bytes, index: int, *, ssrc: int = 1) -> Any:
-    """Packet `index` of a stream whose numbers and times wrap around."""
-    made: Any = RtpPacket(
-        payload_type=96,
-        sequence_number=(FIRST_NUMBER + index) % (1 << 16),
-        timestamp=index * 960,
-        ssrc=ssrc,
-    )
-    made._data = payload
-    return made
+def packet(payload: bytes, index: int, *, ssrc: int = 1) -> SoundPacket:
+    """Packet `index` of a stream whose numbers wrap around."""
+    return SoundPacket((FIRST_NUMBER + index) % (1 << 16), index * 960, ssrc, payload)
+
+
+class Receiver:
+    """As much of aiortc's as an intake needs."""
+
+    def __init__(self) -> None:
+        self._enabled = True
+        opus = RTCRtpCodecParameters(mimeType="audio/opus", clockRate=48_000, payloadType=OPUS)
+        self._RTCRtpReceiver__codecs = {OPUS: opus}
+        self._RTCRtpReceiver__remote_streams: dict[int, Any] = {}
 
 
 class Way:
@@ -61,17 +70,20 @@ class Way:
 
     def __init__(self, payloads: list[bytes]) -> None:
         self._payloads = payloads
-        self._packets, self._decoder, self._sound = MicPackets(), OpusDecoder(), MicSound()
+        self.receiver: Any = Receiver()
+        self._intake = SoundIntake(self.receiver, MicPackets().add, self._hear)
+        self._sound = MicSound()
         self.pcm = np.zeros(0, np.int16)
 
     def arrive(self, *indices: int) -> None:
         for index in indices:
             self.receive(packet(self._payloads[index], index))
 
-    def receive(self, arrived: Any) -> None:
-        _, frame = self._packets.add(arrived)
-        for decoded in self._decoder.decode(frame) if frame else []:
-            self.pcm = np.concatenate([self.pcm, *self._sound.decoded(decoded)])
+    def receive(self, arrived: SoundPacket) -> None:
+        self._intake.add(OPUS, arrived)
+
+    def _hear(self, frame: av.AudioFrame) -> None:
+        self.pcm = np.concatenate([self.pcm, *self._sound.decoded(frame)])
 
     @property
     def vad_frames(self) -> int:
@@ -157,6 +169,88 @@ def test_a_packet_without_sound_does_not_end_the_stream(payloads: list[bytes]) -
     way.receive(packet(b"", 1))
     way.arrive(2)
     assert len(way.pcm) == 3 * PACKET_SAMPLES - RATE_HZ // 1000
+
+
+class Line:
+    """A connection whose packets are not encrypted, with one receiver at its end."""
+
+    def __init__(self, receiver: Any) -> None:
+        protocol = SimpleNamespace(datagram_received=lambda data, address: None)
+        self._protocol: Any = protocol
+        self.failed: list[Exception] = []
+        dtls: Any = SimpleNamespace(
+            transport=SimpleNamespace(_connection=SimpleNamespace(_protocols=[protocol])),
+            _state=State.CONNECTED,
+            _rx_srtp=SimpleNamespace(unprotect=bytes),
+            _rtp_router=RtpRouter(),
+            _rtp_header_extensions_map=HeaderExtensionsMap(),
+            _RTCDtlsTransport__rx_bytes=0,
+            _RTCDtlsTransport__rx_packets=0,
+            _RTCDtlsTransport__log_debug=lambda *_: None,
+        )
+        dtls._handle_rtp_data = lambda *given, **named: RTCDtlsTransport._handle_rtp_data(
+            dtls, *given, **named
+        )
+        dtls._rtp_router.register_receiver(receiver, ssrcs=[], payload_types=[OPUS])
+        take_in_at_once(dtls, self.failed.append)
+
+    def bring(self, datagram: bytes) -> None:
+        self._protocol.datagram_received(datagram, ("127.0.0.1", 9))
+
+
+def told_apart(payload: bytes, index: int) -> bytes:
+    """A packet of the stream, its header in one of the forms that RFC 3550 and 8285 know."""
+    plain = packet(payload, index)
+    made = RtpPacket(
+        payload_type=OPUS,
+        marker=index % 2,
+        sequence_number=plain.sequence_number,
+        timestamp=plain.timestamp,
+        ssrc=plain.ssrc,
+        payload=payload,
+    )
+    extensions = HeaderExtensionsMap()
+    match index % 5:
+        case 1:
+            named = SimpleNamespace(
+                headerExtensions=[
+                    SimpleNamespace(uri="urn:ietf:params:rtp-hdrext:sdes:mid", id=1),
+                    SimpleNamespace(uri="urn:ietf:params:rtp-hdrext:ssrc-audio-level", id=2),
+                ]
+            )
+            extensions.configure(named)  # type: ignore[arg-type]
+            made.extensions = HeaderExtensions(mid="0", audio_level=(True, 40))
+        case 2:
+            made.csrc = [7, 8]
+        case 3:
+            made.padding_size = 5
+    return made.serialize(extensions)
+
+
+def test_whatever_a_packets_header_holds_its_sound_is_heard(payloads: list[bytes]) -> None:
+    way = Way(payloads)
+    line = Line(way.receiver)
+    for index in range(COUNT):
+        line.bring(told_apart(payloads[index], index))
+    assert not line.failed
+    np.testing.assert_array_equal(way.pcm, heard(payloads, range(COUNT)))
+    (stream,) = way.receiver._RTCRtpReceiver__remote_streams.values()
+    assert (stream.packets_received, stream.packets_lost) == (COUNT, 0)
+
+
+def test_what_is_no_packet_of_the_microphone_is_not_heard(payloads: list[bytes]) -> None:
+    way = Way(payloads)
+    line = Line(way.receiver)
+    line.bring(told_apart(payloads[0], 0))
+    told = told_apart(payloads[1], 0)
+    cut_extension = bytes([told[0] | 0x10]) + told[1:12] + b"\xbe\xde\xff\xff" + os.urandom(20)
+    other_codec = told[:1] + bytes([OPUS + 1]) + told[2:]
+    for odd in (cut_extension, other_codec, told[:1] + b"\x00" * 30, b""):
+        line.bring(odd)
+    way.receiver._enabled = False
+    line.bring(told_apart(payloads[1], 1))
+    assert not line.failed
+    assert len(way.pcm) == PACKET_SAMPLES - RATE_HZ // 1000
 
 
 # ------------------------------------------------------------ who holds it

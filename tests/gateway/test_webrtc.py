@@ -19,7 +19,7 @@ from aiortc import (
     RTCRtpSender,
     RTCSessionDescription,
 )
-from aiortc.jitterbuffer import JitterBuffer
+from aiortc.rtcrtpreceiver import StreamStatistics
 from aiortc.rtp import RtpPacket
 
 from gateway.__main__ import main
@@ -291,7 +291,7 @@ async def _another_signature(self: Any, packets: Any, urgent: bool) -> None: ...
     [
         (RTCRtpSender, "_send_rtcp", _another_signature),
         (RTCRtpSender, "_run_rtcp", RTCRtpSender.stop),
-        (JitterBuffer, "add", None),
+        (StreamStatistics, "add", None),
     ],
 )
 async def test_an_aiortc_that_has_changed_inside_is_told_before_anybody_is_served(

@@ -11,14 +11,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import queue
 import secrets
 import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from types import CodeType
-from typing import Any, Protocol
+from typing import Any
 
 import aioice
 import av
@@ -26,8 +26,9 @@ import pylibsrtp
 from aiortc import RTCIceTransport, RTCRtpReceiver, RTCRtpSender, clock
 from aiortc.codecs import get_decoder, get_encoder
 from aiortc.codecs.opus import OpusDecoder
-from aiortc.jitterbuffer import JitterBuffer, JitterFrame
-from aiortc.rtcdtlstransport import RTCDtlsTransport, State
+from aiortc.jitterbuffer import JitterFrame
+from aiortc.rtcdtlstransport import RTCDtlsTransport, RtpRouter, State
+from aiortc.rtcrtpreceiver import StreamStatistics, TimestampMapper
 from aiortc.rtp import (
     RTP_HISTORY_SIZE,
     HeaderExtensions,
@@ -41,8 +42,8 @@ from visavis.serving.errors import VisavisError
 
 log = logging.getLogger(__name__)
 
-_JITTER_BUFFER = "_RTCRtpReceiver__jitter_buffer"
-_DECODER_QUEUE = "_RTCRtpReceiver__decoder_queue"
+_CODECS = "_RTCRtpReceiver__codecs"
+_STREAMS = "_RTCRtpReceiver__remote_streams"
 _STARTED = "_RTCRtpSender__rtp_started"
 _EXITED = "_RTCRtpSender__rtp_exited"
 _HISTORY = "_RTCRtpSender__rtp_history"
@@ -77,15 +78,24 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (RTCIceTransport, "__init__", ("gatherer",), ("_connection", "_send")),
     (aioice.Connection, "sendto", ("data", "component"), ("_nominated", "protocol", "remote_addr")),
     (aioice.ice.StunProtocol, "send_data", ("data", "addr"), ("transport", "sendto")),
-    (RTCRtpReceiver, "receive", ("parameters",), (_DECODER_QUEUE,)),
-    (RTCRtpReceiver, "__init__", ("kind", "transport"), (_JITTER_BUFFER,)),
+    (RTCRtpReceiver, "receive", ("parameters",), (_CODECS,)),
+    (RTCRtpReceiver, "_run_rtcp", (), (_STREAMS,)),
     (
         RTCRtpReceiver,
         "_handle_rtp_packet",
         ("packet", "arrival_time_ms"),
-        ("_data", _JITTER_BUFFER, _DECODER_QUEUE),
+        ("_enabled", _CODECS, _STREAMS),
     ),
-    (RTCDtlsTransport, "_handle_rtp_data", ("data", "arrival_time_ms"), ("_handle_rtp_packet",)),
+    (StreamStatistics, "__init__", ("clockrate",), ()),
+    (StreamStatistics, "add", ("packet",), ("sequence_number", "timestamp")),
+    (TimestampMapper, "map", ("timestamp",), ()),
+    (
+        RTCDtlsTransport,
+        "_handle_rtp_data",
+        ("data", "arrival_time_ms"),
+        ("_rtp_router", "route_rtp", "_handle_rtp_packet"),
+    ),
+    (RtpRouter, "route_rtp", ("packet",), ("ssrc_table",)),
     (RTCDtlsTransport, "_handle_rtcp_data", ("data",), ("_handle_rtcp_packet",)),
     (
         RTCDtlsTransport,
@@ -97,22 +107,18 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
         ),
     ),
     (RTCDtlsTransport, "_set_state", ("state",), ("_state",)),
-    (aioice.Connection, "data_received", ("data", "component"), ("_queue",)),
+    (aioice.Connection, "close", (), ("_protocols",)),
+    (aioice.ice.StunProtocol, "datagram_received", ("data", "addr"), ("data_received",)),
     (OpusDecoder, "__init__", (), ("codec", "layout")),
-    (JitterBuffer, "add", ("packet",), ()),
     (JitterFrame, "__init__", ("data", "timestamp"), ()),
 )
 
 
+_RTP_HEAD = struct.Struct("!BBHLL")
+
+
 class AiortcChangedError(VisavisError):
     """The installed aiortc is not the one that we know inside."""
-
-
-class PacketBuffer(Protocol):
-    """What a receiver asks for frames."""
-
-    def add(self, packet: RtpPacket) -> tuple[bool, JitterFrame | None]:
-        """A packet that came in; whether to ask for a key frame, and what is to be decoded."""
 
 
 def check() -> None:
@@ -159,18 +165,6 @@ def correct_reports(sender: RTCRtpSender, correct: Callable[[RtcpSenderInfo], bo
     sender._send_rtcp = send_corrected  # type: ignore[method-assign]
 
 
-def receive_through(receiver: RTCRtpReceiver, buffer: PacketBuffer) -> None:
-    """Put `buffer` in the place of the receiver's jitter buffer."""
-    assert isinstance(getattr(receiver, _JITTER_BUFFER), JitterBuffer)
-    setattr(receiver, _JITTER_BUFFER, buffer)
-
-
-def payload_of(packet: RtpPacket) -> bytes:
-    """What is to be decoded of a packet that a `PacketBuffer` is given; empty: padding alone."""
-    payload: bytes = packet._data  # type: ignore[attr-defined]
-    return payload
-
-
 def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable[None]]) -> None:
     """Have `take` given every packet as it comes in; the receiver itself gets none."""
 
@@ -180,22 +174,73 @@ def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable
     receiver._handle_rtp_packet = handle  # type: ignore[method-assign]
 
 
-class _Decoding(queue.Queue[Any]):
-    """Stands in for the queue in front of a receiver's decoding thread, which then has no work."""
+# ------------------------------------------------------------ receiving
 
-    def __init__(self, take: Callable[[av.AudioFrame], None]) -> None:
-        super().__init__()
+
+@dataclass(slots=True)
+class SoundPacket:
+    """An RTP packet of sound. payload: what is to be decoded; empty: padding alone."""
+
+    sequence_number: int
+    timestamp: int
+    ssrc: int
+    payload: bytes
+
+
+class SoundIntake:
+    """Decodes a receiver's packets of sound as they come in; its track gets none.
+
+    aiortc holds packets back until their order is sure, and decodes in a thread, so that each
+    frame wakes the event loop once more. A packet of sound is decoded in less time than that
+    takes. Make it before anything is received. What it has come to is counted for aiortc's reports.
+
+    wanted: told each packet as it comes; False: it is not to be decoded.
+    take: given each decoded frame; its pts begins at 0, in samples.
+    """
+
+    def __init__(
+        self,
+        receiver: RTCRtpReceiver,
+        wanted: Callable[[SoundPacket], bool],
+        take: Callable[[av.AudioFrame], None],
+    ) -> None:
+        self._receiver = receiver
+        self._wanted = wanted
         self._take = take
-        self._codec = ""
+        self._codecs: dict[int, Any] = getattr(receiver, _CODECS)
+        self._streams: dict[int, StreamStatistics] = getattr(receiver, _STREAMS)
+        self._times = TimestampMapper()
+        self._decodes = ""
         self._decoder: Any = None
+        receiver._handle_rtp_packet = self._handle  # type: ignore[method-assign]
 
-    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        if item is None:  # the thread is to end
-            super().put(item, block, timeout)
+    @staticmethod
+    def of(receiver: Any) -> SoundIntake | None:
+        """The one that takes what a receiver is sent; None: aiortc does, or a `take_packets`."""
+        owner = getattr(getattr(receiver, "_handle_rtp_packet", None), "__self__", None)
+        return owner if isinstance(owner, SoundIntake) else None
+
+    async def _handle(self, packet: RtpPacket, arrival_time_ms: int) -> None:
+        """What aiortc has found out to be the receiver's."""
+        number, at = packet.sequence_number, packet.timestamp
+        self.add(packet.payload_type, SoundPacket(number, at, packet.ssrc, packet.payload))
+
+    def add(self, payload_type: int, packet: SoundPacket) -> None:
+        """A packet for the receiver has come in."""
+        codec = self._codecs.get(payload_type)
+        if codec is None or not self._receiver._enabled:
             return
-        codec, encoded = item
-        if codec.name != self._codec:
-            self._codec, self._decoder = codec.name, get_decoder(codec)
+        stream = self._streams.get(packet.ssrc)
+        if stream is None:
+            stream = self._streams[packet.ssrc] = StreamStatistics(codec.clockRate)
+        stream.add(packet)  # type: ignore[arg-type]  # it looks at number and time alone
+        # Without sound in it, a decoder would take it for the end of the stream.
+        if self._wanted(packet) and packet.payload:
+            self._decode(codec, JitterFrame(packet.payload, self._times.map(packet.timestamp)))
+
+    def _decode(self, codec: Any, encoded: JitterFrame) -> None:
+        if codec.mimeType != self._decodes:
+            self._decodes, self._decoder = codec.mimeType, get_decoder(codec)
             if isinstance(self._decoder, OpusDecoder):
                 self._decoder.codec.layout = "mono"
         try:
@@ -207,29 +252,27 @@ class _Decoding(queue.Queue[Any]):
             self._take(frame)
 
 
-def decode_at_once(receiver: RTCRtpReceiver, take: Callable[[av.AudioFrame], None]) -> None:
-    """Have `take` given each frame of sound as its packet comes in; the track gets none.
-
-    aiortc decodes in a thread, and each frame then wakes the event loop once more. A packet of
-    sound is decoded in less time than that takes. Call it before anything is received.
-    """
-    setattr(receiver, _DECODER_QUEUE, _Decoding(take))
-
-
 def take_in_at_once(dtls: RTCDtlsTransport, failed: Callable[[Exception], None]) -> None:
     """Have media that come in over a connection handled as they come in.
 
-    aiortc puts each datagram into a queue and wakes a task for it; now only what is no media goes
-    that way: handshakes, and the end. failed: told what the handling of a packet raised.
+    aiortc tries each datagram for a STUN message, puts it into a queue and wakes a task for it; now
+    only what is no media goes that way (RFC 7983): handshakes, and the end. failed: told what the
+    handling of a packet raised.
     """
-    connection = dtls.transport._connection
-    into_queue = connection.data_received
+    for protocol in dtls.transport._connection._protocols:
+        _take_in_from(protocol, dtls, failed)
 
-    def received(data: bytes, component: int) -> None:
+
+def _take_in_from(
+    protocol: aioice.ice.StunProtocol, dtls: RTCDtlsTransport, failed: Callable[[Exception], None]
+) -> None:
+    handshakes = protocol.datagram_received
+
+    def received(data: bytes, address: tuple[Any, ...]) -> None:
         if not data:
             return  # anybody may send it, and aiortc would look at its first byte
         if not 127 < data[0] < 192 or dtls._state is not State.CONNECTED:
-            into_queue(data, component)
+            handshakes(data, address)
             return
         try:
             _take_in(dtls, data)
@@ -238,7 +281,7 @@ def take_in_at_once(dtls: RTCDtlsTransport, failed: Callable[[Exception], None])
         except Exception as error:
             failed(error)
 
-    connection.data_received = received  # type: ignore[method-assign]
+    protocol.datagram_received = received  # type: ignore[method-assign,assignment]
 
 
 def _take_in(dtls: RTCDtlsTransport, data: bytes) -> None:
@@ -247,9 +290,30 @@ def _take_in(dtls: RTCDtlsTransport, data: bytes) -> None:
         setattr(dtls, name, getattr(dtls, name) + more)
     if is_rtcp(data):
         _at_once(dtls._handle_rtcp_data(dtls._rx_srtp.unprotect_rtcp(data)))
-    else:
+        return
+    packet = dtls._rx_srtp.unprotect(data)
+    if not _is_taken_as_sound(dtls, packet):
         at_ms = clock.current_ms()
-        _at_once(dtls._handle_rtp_data(dtls._rx_srtp.unprotect(data), arrival_time_ms=at_ms))
+        _at_once(dtls._handle_rtp_data(packet, arrival_time_ms=at_ms))
+
+
+def _is_taken_as_sound(dtls: RTCDtlsTransport, packet: bytes) -> bool:
+    """Give a packet (RFC 3550, 5.1) to the intake that has had others of its source.
+
+    False: aiortc shall find out what it is and whose, as with a source's first one.
+    """
+    first, second, number, time_, source = _RTP_HEAD.unpack_from(packet)
+    intake = SoundIntake.of(dtls._rtp_router.ssrc_table.get(source))
+    # Without padding and contributors; extensions tell nothing that is asked for here.
+    if intake is None or first & 0xEF != 0x80:
+        return False
+    begins_at = _RTP_HEAD.size
+    if first & 0x10:
+        begins_at += 4 + 4 * int.from_bytes(packet[begins_at + 2 : begins_at + 4])
+    if begins_at > len(packet):
+        return False
+    intake.add(second & 0x7F, SoundPacket(number, time_, source, packet[begins_at:]))
+    return True
 
 
 # ------------------------------------------------------------ sending
@@ -360,7 +424,7 @@ class PacketSender:
         first, kind = 0x90 if extensions else 0x80, self._codec.payloadType
         for left, payload in zip(range(len(payloads), 0, -1), payloads, strict=True):
             number, marker = self._sequence_number, 0x80 if left == 1 else 0
-            head = struct.pack("!BBHLL", first, marker | kind, number, rtp_time, self._sender._ssrc)
+            head = _RTP_HEAD.pack(first, marker | kind, number, rtp_time, self._sender._ssrc)
             packet = head + extensions + payload
             self._history.put(number, packet)
             self._sequence_number = (number + 1) % (1 << 16)

@@ -244,8 +244,7 @@ class Peer:
 
     def _listen_to(self, receiver: RTCRtpReceiver) -> None:
         # As they come, where aiortc holds 80 ms of them back.
-        aiortc_private.receive_through(receiver, MicPackets())
-        aiortc_private.decode_at_once(receiver, self._hear)
+        aiortc_private.SoundIntake(receiver, MicPackets().add, self._hear)
 
     def _lost_picture(self) -> None:
         if self.codec is not None:
