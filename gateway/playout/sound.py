@@ -227,7 +227,9 @@ class OpusEncoder:
         self, pcm: NDArray[np.int16], time_samples: int, *, silent: bool = False
     ) -> list[av.Packet[Any]]:
         """pcm: [960] int16; silent: it is known to be all 0. Packets carry session media time."""
-        self._silent_packets = self._silent_packets + 1 if silent or not pcm.any() else 0
+        # Of any(), most would be the way there.
+        silent = silent or not np.count_nonzero(pcm)
+        self._silent_packets = self._silent_packets + 1 if silent else 0
         if self._silence and self._silent_packets > _SETTLED_PACKETS:
             packets: list[av.Packet[Any]] = [av.Packet(self._silence)]
         else:
@@ -240,7 +242,8 @@ class OpusEncoder:
         return packets
 
     def _encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
-        frame = av.AudioFrame.from_ndarray(pcm[None], format="s16", layout="mono")
+        frame = av.AudioFrame("s16", "mono", len(pcm))
+        frame.planes[0].update(pcm.tobytes())
         frame.sample_rate = RATE_HZ
         frame.pts = time_samples
         frame.time_base = SOUND_TIME_BASE

@@ -53,7 +53,7 @@ from gateway.talk.conversation import Conversation, State, TurnTaking
 from gateway.talk.history import system_message
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from gateway.talk.microphone import MicBundle, Microphone
+from gateway.talk.microphone import MicBundle, Microphone, level_of
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Turn
 from visavis.serving.errors import InvalidInputError
@@ -539,9 +539,10 @@ class Session:
         now = self._clock.now()
         pts = self.microphone.place(holder, len(pcm), now)
         if pts is not None:
-            self._interruption.hear(pcm, now)
+            level = level_of(pcm)
+            self._interruption.hear(pcm, level, now)
             awaited = self._conversation.state != "idle"
-            for begins_at, sound in self._mic_bundle.add(pts, pcm, awaited=awaited):
+            for begins_at, sound in self._mic_bundle.add(pts, pcm, level, awaited=awaited):
                 self._feed.send_mic(begins_at, sound)
 
     # ------------------------------------------------------------ what the bus brings

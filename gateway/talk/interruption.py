@@ -37,9 +37,9 @@ class Interruption:
         self._void: tuple[int, Reason] | None = None
         """Set once the turn is void: the measurement counts."""
 
-    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
-        """Sound of the microphone. pcm: [N] int16, N > 0."""
-        self._judge.hear(pcm, now)
+    def hear(self, pcm: NDArray[np.int16], level: float, now: float) -> None:
+        """Sound of the microphone. pcm: [N] int16, N > 0; level: its root mean square."""
+        self._judge.hear(pcm, level, now)
 
     def speech_began(self, onset_s: float | None, now: float) -> None:
         """Speech has been detected, whose first sample reached us at `onset_s`."""

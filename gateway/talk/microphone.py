@@ -124,12 +124,12 @@ class MicBundle:
         self._room = math.inf
 
     def add(
-        self, pts: int, pcm: NDArray[np.int16], *, awaited: bool
+        self, pts: int, pcm: NDArray[np.int16], level: float, *, awaited: bool
     ) -> list[tuple[int, NDArray[np.int16]]]:
         """What is to be sent now, each with the media time of its first sample.
 
-        pcm: [N] int16, 0 < N <= a second, which follows on what came before. awaited: somebody
-        speaks, or is being answered.
+        pcm: [N] int16, 0 < N <= a second, which follows on what came before; level: see `level_of`.
+        awaited: somebody speaks, or is being answered.
         """
         # By itself it may be as long as a message may be.
         sent = self._take() if len(pcm) > _BUNDLE_SAMPLES else []
@@ -137,7 +137,7 @@ class MicBundle:
             self._begins_at = pts
         self._held.append(pcm)
         self._held_samples += len(pcm)
-        hurried = self._rises(pcm) or awaited
+        hurried = self._rises(level, len(pcm)) or awaited
         if self._held_samples >= _BUNDLE_SAMPLES or (hurried and self._fills_a_frame):
             sent += self._take()
         return sent
@@ -156,11 +156,17 @@ class MicBundle:
                 return [(self._begins_at, alone)]
         return [(self._begins_at, np.concatenate(held))]
 
-    def _rises(self, pcm: NDArray[np.int16]) -> bool:
-        sound = pcm.astype(np.float32)
-        level = max(_FLOOR, math.sqrt(float(sound @ sound) / len(sound)))
-        self._room = min(level, self._room * _ROOM_RISES ** (len(pcm) / RATE_HZ))
+    def _rises(self, level: float, samples: int) -> bool:
+        level = max(_FLOOR, level)
+        self._room = min(level, self._room * _ROOM_RISES ** (samples / RATE_HZ))
         return level > _ABOVE_ROOM * self._room
+
+
+def level_of(pcm: NDArray[np.int16]) -> float:
+    """Root mean square of [N] int16, N > 0."""
+    # Each packet comes by here: one product, no passes over temporaries.
+    sound = pcm.astype(np.float32)
+    return math.sqrt(float(sound.dot(sound)) / len(sound))
 
 
 def pcm_of_message(payload: bytes) -> NDArray[np.int16]:

@@ -11,7 +11,6 @@ Pure: sound, words and time come as arguments, times in seconds of any clock.
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -93,12 +92,10 @@ class BargeIn:
         self._echo = EchoGuard()
         self._sound: _Sound | None = None
 
-    def hear(self, pcm: NDArray[np.int16], now: float) -> None:
-        """Sound of the microphone has come in. pcm: [N] int16, N > 0."""
+    def hear(self, pcm: NDArray[np.int16], level: float, now: float) -> None:
+        """Sound of the microphone. pcm: [N] int16, N > 0; level: its root mean square."""
         self._echo.hear(pcm)
-        # Each packet of the microphone comes by here: one product, no passes over temporaries.
-        sound = pcm.astype(np.float32)
-        self._levels.append((now, math.sqrt(float(sound @ sound) / len(sound))))
+        self._levels.append((now, level))
 
     def play(self, pcm: NDArray[np.int16]) -> None:
         """What leaves now. pcm: [N] int16 at 48 kHz."""

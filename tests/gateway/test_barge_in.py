@@ -9,6 +9,7 @@ from gateway import metrics
 from gateway.talk.actions import PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import level_of
 from gateway.talk.speech_over import BargeIn, Verdict
 from tests.gateway.test_playout import H264, playout, run, speak
 
@@ -22,7 +23,8 @@ def heard(
     verdicts = []
     for index, level in enumerate(levels):
         now = index * CHUNK_S
-        judge.hear(np.full(320, round(level * 10_000), np.int16), now)
+        pcm = np.full(320, round(level * 10_000), np.int16)
+        judge.hear(pcm, level_of(pcm), now)
         if index == onset + told_after:
             judge.speech_began(onset * CHUNK_S)
         verdicts.append(judge.verdict(now))

@@ -14,6 +14,7 @@ from gateway.talk.actions import Action, DuckTurn, PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
 from gateway.talk.echo import EchoGuard, Likeness
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import level_of
 from gateway.talk.speech_over import BargeIn, Verdict
 from visavis.tools.bench.visitor.clips import read_mono
 
@@ -117,7 +118,7 @@ def test_one_odd_look_does_not_make_an_echo_a_voice(monkeypatch: pytest.MonkeyPa
     judge, verdicts = BargeIn(0.18), []
     judge.speech_began(0.0)
     for index in range(8):
-        judge.hear(np.full(320, 1000, np.int16), 0.2 + 0.06 * index)
+        judge.hear(np.full(320, 1000, np.int16), 1000.0, 0.2 + 0.06 * index)
         verdicts.append(judge.verdict(0.2 + 0.06 * index))
     assert verdicts == [Verdict.ECHO] * 5 + [Verdict.VOICE] * 3
 
@@ -152,7 +153,8 @@ class Room:
         for tick in range(len(mic) // 320):
             self.now += TICK_S
             sound = mic[320 * tick : 320 * (tick + 1)]
-            self.interruption.hear(np.clip(sound, -32768, 32767).astype(np.int16), self.now)
+            pcm = np.clip(sound, -32768, 32767).astype(np.int16)
+            self.interruption.hear(pcm, level_of(pcm), self.now)
             if tick == round((speech_at_s + 0.1) / TICK_S):
                 self.interruption.speech_began(speech_at_s, self.now)
                 self.perform(self.talk.speech_started(1, self.now))

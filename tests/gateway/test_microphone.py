@@ -26,6 +26,7 @@ from gateway.talk.microphone import (
     Microphone,
     MicrophoneTakenError,
     MicSound,
+    level_of,
 )
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from tests.gateway.media import tone
@@ -318,7 +319,7 @@ def sent(bundle: MicBundle, packets: Iterable[NDArray[np.int16]], *, awaited: bo
     messages, heard = [], []
     pts = 0
     for pcm in packets:
-        for begins_at, sound in bundle.add(pts, pcm, awaited=awaited):
+        for begins_at, sound in bundle.add(pts, pcm, level_of(pcm), awaited=awaited):
             assert begins_at == sum(map(len, heard))
             heard.append(sound)
             messages.append(len(sound))
@@ -344,7 +345,7 @@ def test_a_room_in_which_nobody_speaks_sends_few_messages(level: float) -> None:
 def test_who_is_waited_for_is_heard_as_soon_as_a_frame_of_the_voice_detector_is_full() -> None:
     bundle, heard = MicBundle(), 0
     for at, pcm in enumerate(hum(50, 30)):
-        for begins_at, sound in bundle.add(at * PACKET_SAMPLES, pcm, awaited=True):
+        for begins_at, sound in bundle.add(at * PACKET_SAMPLES, pcm, level_of(pcm), awaited=True):
             heard = begins_at + len(sound)
         assert heard // FRAME_SAMPLES == (at + 1) * PACKET_SAMPLES // FRAME_SAMPLES
     assert len(sent(MicBundle(), hum(50, 30), awaited=True)) <= 50 * PACKET_SAMPLES // FRAME_SAMPLES
@@ -353,15 +354,16 @@ def test_who_is_waited_for_is_heard_as_soon_as_a_frame_of_the_voice_detector_is_
 def test_whoever_begins_to_speak_is_heard_at_once() -> None:
     bundle = MicBundle()
     sent(bundle, hum(102, 30), awaited=False)  # two packets are held
-    ((begins_at, sound),) = bundle.add(102 * PACKET_SAMPLES, hum(1, 300, 1)[0], awaited=False)
+    (loud,) = hum(1, 300, 1)
+    ((begins_at, sound),) = bundle.add(102 * PACKET_SAMPLES, loud, level_of(loud), awaited=False)
     assert (begins_at, len(sound)) == (100 * PACKET_SAMPLES, 3 * PACKET_SAMPLES)
 
 
 def test_a_long_message_is_not_made_longer() -> None:
     bundle = MicBundle()
-    assert bundle.add(0, hum(1, 0)[0], awaited=False) == []
+    assert bundle.add(0, hum(1, 0)[0], 0.0, awaited=False) == []
     long = np.zeros(RATE_HZ, np.int16)
-    assert [len(sound) for _, sound in bundle.add(PACKET_SAMPLES, long, awaited=False)] == [
+    assert [len(sound) for _, sound in bundle.add(PACKET_SAMPLES, long, 0.0, awaited=False)] == [
         PACKET_SAMPLES,
         RATE_HZ,
     ]

@@ -13,6 +13,7 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Coroutine
+from functools import cache
 from typing import Any, Self
 
 import nats
@@ -40,6 +41,10 @@ _CLOSE_TIMEOUT_S = 2.0  # a server that does not read keeps what is unsent
 _FLUSH_TIMEOUT_S = 10.0
 # After the client's own limit a late pong ends its reading; long after ours, none will come.
 _ABANDONED_FLUSH_S = 3600
+
+# By kind; to look them up takes longer than to count.
+_published = cache(metrics.bus_published_chunks.labels)
+_received = cache(metrics.bus_received_chunks.labels)
 
 
 class Bus:
@@ -123,7 +128,7 @@ class Bus:
             await self._client.publish(subject, encode(chunk), headers=headers)
         except (nats.errors.Error, OSError) as error:
             raise BusError(f"{subject}: {error}") from error
-        metrics.bus_published_chunks.labels(kind).inc()
+        _published(kind).inc()
 
     def subscribe(self, session: str, kind: Kind, *, limit: int = 64) -> Subscription:
         """Chunks of one kind of a session, all turns; `limit` chunks may wait."""
@@ -283,7 +288,7 @@ class Subscription:
                 self._drop("garbage", 1)
                 continue
             self._count_holes(turn, chunk.place.seq)
-            metrics.bus_received_chunks.labels(self.kind).inc()
+            _received(self.kind).inc()
             return chunk
 
     def _decode(self, turn: int, payload: bytes) -> Chunk:

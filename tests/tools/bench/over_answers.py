@@ -32,6 +32,7 @@ from gateway.talk.actions import Action, AnnounceTurn, DuckTurn, PauseTurn, Resu
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.interruption import Interruption
+from gateway.talk.microphone import level_of
 from gateway.talk.speech_over import BargeIn
 from services.asr.hearing.networks import Hearing
 from services.asr.servicer import open_hearing
@@ -166,7 +167,7 @@ class Answer:
         mixed = np.clip(pcm + self._speaker.play(tick.pcm) + noise, -1, 1)
         sound = (mixed * 32767).astype(np.int16)
         self._now += _TICK_S
-        self._interruption.hear(sound, self._now)
+        self._interruption.hear(sound, level_of(sound), self._now)
         await self._listening.hear(sound, RATE_HZ)
         for event in self._listening.ready_events():
             place = Place("", 0, 0, event.at_samples)
