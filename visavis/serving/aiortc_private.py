@@ -165,6 +165,9 @@ def correct_reports(sender: RTCRtpSender, correct: Callable[[RtcpSenderInfo], bo
     sender._send_rtcp = send_corrected  # type: ignore[method-assign]
 
 
+# ------------------------------------------------------------ receiving
+
+
 def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable[None]]) -> None:
     """Have `take` given every packet as it comes in; the receiver itself gets none."""
 
@@ -172,9 +175,6 @@ def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable
         await take(packet)
 
     receiver._handle_rtp_packet = handle  # type: ignore[method-assign]
-
-
-# ------------------------------------------------------------ receiving
 
 
 @dataclass(slots=True)
