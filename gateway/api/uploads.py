@@ -13,6 +13,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive
 
 from visavis.serving.errors import InvalidInputError
+from visavis.serving.lifetime.supervision import end_tasks
 
 T = TypeVar("T")
 
@@ -56,9 +57,7 @@ async def while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
             raise HTTPException(_CLIENT_LEFT, "the client has left")
         return working.result()
     finally:
-        for task in (working, leaving):
-            task.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await end_tasks([working, leaving])
 
 
 async def left(receive: Receive) -> None:

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.state import Gateway, caller_of
 from gateway.api.uploads import left, while_wanted
+from visavis.serving.lifetime.supervision import end_tasks
 
 T = TypeVar("T")
 
@@ -86,7 +87,5 @@ class Flowing(StreamingResponse):
             if sending.done():
                 sending.result()
         finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await end_tasks([sending, leaving])
             await self._pieces.aclose()

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.pictures import Picture
-from visavis.wire.idle_order import LISTENING_PART_S, Listening, segment_of
+from visavis.wire.idle_order import LISTENING_PART_S, Listening, segment_of, times_drawn
 from visavis.wire.media import VideoCodec
 
 
@@ -42,7 +42,7 @@ class IdleLoop:
 
     def at(self, frame: int, part: Listening = Listening.BEGINS) -> Picture:
         """What shows a frame of the motion; part: of listening."""
-        life = len(self.pictures) // (len(Listening) if self.listening else 1)
+        life = len(self.pictures) // times_drawn(listening=self.listening)
         length = life // self.segments
         block, within = divmod(frame, length)
         return self.pictures[part * life + segment_of(block, self.segments) * length + within]
@@ -108,7 +108,7 @@ class LoopShelf:
         """Whether a loop in which that face listens would find room beside those in use."""
         at_rest = self._loops.get((digest, codec, False))
         used = sum(loop.size_bytes for key, loop in self._loops.items() if self._users.get(key))
-        size = 0 if at_rest is None else len(Listening) * at_rest.size_bytes
+        size = 0 if at_rest is None else times_drawn(listening=True) * at_rest.size_bytes
         return used + size <= self._limit_bytes
 
     def take(self, digest: str, codec: VideoCodec, *, listening: bool = False) -> IdleLoop | None:

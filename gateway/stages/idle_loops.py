@@ -23,7 +23,7 @@ from visavis.serving.errors import AtCapacityError, InvalidInputError, StageLost
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.v1 import face_pb2
 from visavis.wire.clock import Clock, MonotonicClock
-from visavis.wire.idle_order import Listening
+from visavis.wire.idle_order import times_drawn
 from visavis.wire.media import VideoCodec
 
 log = logging.getLogger(__name__)
@@ -180,7 +180,7 @@ def _checked(record: face_pb2.IdleLoop, wanted: Wanted) -> face_pb2.IdleLoop:
         raise InvalidInputError(f"it has {record.fps} pictures a second of {sides} pixels")
     if record.listening is not wanted.listening:
         raise InvalidInputError("the face is older and does not know how it listens")
-    parts = max(1, record.segments) * (len(Listening) if record.listening else 1)
+    parts = max(1, record.segments) * times_drawn(listening=record.listening)
     if record.pictures % parts:
         raise InvalidInputError(f"{record.pictures} pictures are no {parts} parts")
     return record

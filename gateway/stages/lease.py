@@ -421,8 +421,9 @@ class StageLease:
         mover, self._mover = self._mover, None
         if mover is not None:
             if at_once:
-                mover.cancel()
-            await asyncio.gather(mover, return_exceptions=True)
+                await end_tasks([mover])
+            else:
+                await asyncio.gather(mover, return_exceptions=True)
 
     async def _reattach(self) -> None:
         attempt, told = 0, False

@@ -28,6 +28,7 @@ from gateway.wyoming.describing import info
 from gateway.wyoming.events import Event, encoded, read_head, read_rest
 from gateway.wyoming.remembering import Conversations
 from visavis.serving.errors import InvalidInputError, StageLostError, VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -216,8 +217,7 @@ class Connection:
         job, self._job = self._job, None
         self._microphone = self._text = None
         if job is not None:
-            job.cancel()
-            await asyncio.gather(job, return_exceptions=True)
+            await end_tasks([job])
 
     async def _answer(self, kind: str, events: _Answer) -> None:
         code = "cancelled"

@@ -18,6 +18,7 @@ from gateway.wyoming.connection import Connection
 from gateway.wyoming.events import LONGEST_LINE_BYTES
 from gateway.wyoming.remembering import Conversations
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.wire.clock import Clock, MonotonicClock
 
 log = logging.getLogger(__name__)
@@ -73,9 +74,7 @@ class WyomingServer:
         """Hang up on everybody."""
         if self._server is not None:
             self._server.close()
-        for task in self._serving:
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await end_tasks(self._serving)
 
     def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = str((writer.get_extra_info("peername") or ("",))[0])

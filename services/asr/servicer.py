@@ -30,6 +30,7 @@ from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
 from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2, riva_asr_pb2_grpc
 from visavis.wire.bus import Bus
@@ -169,8 +170,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
                         yield asr_pb2.StreamingRecognizeResponse(transcript=chunk.to_message())
                         seq += 1
                 finally:
-                    reader.cancel()
-                    await asyncio.gather(reader, return_exceptions=True)
+                    await end_tasks([reader])
 
     async def Attach(
         self, requests: AsyncIterator[asr_pb2.AsrAttachRequest], context: _CONTEXT

@@ -35,6 +35,7 @@ from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
 from visavis.serving.lease import read_config
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
@@ -140,8 +141,7 @@ class LlmService:
 
     async def close(self) -> None:
         if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
+            await end_tasks([self._reading])
         await self._backend.close()
 
 

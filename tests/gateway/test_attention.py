@@ -103,6 +103,16 @@ def spoken_to_from_memory() -> tuple[Face, int]:
     return face, begins
 
 
+def listening_live() -> Face:
+    """A face that was just told to listen, and of which both loops are here."""
+    face = Face(H264)
+    face.run(1)
+    attend(face, LISTEN)
+    face.offer()
+    face.offer()
+    return face
+
+
 def test_it_listens_and_nods_from_memory_in_the_motion_in_which_it_rested() -> None:
     face, begins = spoken_to_from_memory()
     seen = face.run(2 * SECOND)
@@ -134,11 +144,7 @@ def test_an_answer_goes_on_from_a_face_that_listens() -> None:
 
 
 def test_one_who_is_about_to_be_shown_from_memory_begins_to_listen_there() -> None:
-    face = Face(H264)
-    face.run(1)
-    attend(face, LISTEN)
-    face.offer()
-    face.offer()
+    face = listening_live()
     attend(face, NOBODY)
     face.run(2)
     face.orders.clear()
@@ -161,11 +167,7 @@ def test_who_says_nothing_after_all_is_listened_to_no_more() -> None:
 
 
 def test_one_who_listens_live_is_shown_from_memory_once_that_looks_the_same() -> None:
-    face = Face(H264)
-    face.run(1)
-    attend(face, LISTEN)
-    face.offer()
-    face.offer()
+    face = listening_live()
     assert face.playout.missing_loops == []
     assert set(shown(face.run(30))) == {"F"}, "it still rests"
     face.listening, face.at_rest = True, False

@@ -24,6 +24,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from visavis.serving import metrics
 from visavis.serving.errors import BusError, InvalidInputError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.telemetry.traces import HEADER
 from visavis.wire.media import Chunk, chunk_type, decode, encode
 from visavis.wire.permissions import Login
@@ -172,9 +173,7 @@ class Bus:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
-        for task in self._finishing:
-            task.cancel()
-        await asyncio.gather(*self._finishing, return_exceptions=True)
+        await end_tasks(self._finishing)
 
     async def _on_error(self, error: Exception) -> None:
         if not self._settled and "authorization" in str(error).lower():

@@ -23,6 +23,11 @@ LISTENING_PART_S = 1
 """How long the first and the last of them are shown, from a key frame on."""
 
 
+def times_drawn(*, listening: bool) -> int:
+    """How many pictures a loop has of each frame."""
+    return len(Listening) if listening else 1
+
+
 def segment_of(block: int, count: int) -> int:
     """Which of `count` segments the block-th one is that is seen, both from 0.
 

@@ -21,6 +21,7 @@ from services.asr.utterance import Heard
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.serving.lease import CallLimit, SlotTable, hearing_out
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.v1 import riva_asr_pb2 as pb
 from visavis.v1 import riva_asr_pb2_grpc, riva_pb2
 from visavis.wire.media import TranscriptEvent, WordTime
@@ -142,8 +143,7 @@ class RivaRecognitionServicer(riva_asr_pb2_grpc.RivaSpeechRecognitionServicer):
                         if (result := _result(heard, config, interim=interim)) is not None:
                             yield result
                 finally:
-                    reader.cancel()
-                    await asyncio.gather(reader, return_exceptions=True)
+                    await end_tasks([reader])
 
     def _recognisers(self) -> Iterator[tuple[str, str]]:
         for language in self._hearing.known_languages:

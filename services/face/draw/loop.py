@@ -19,7 +19,7 @@ from services.face.draw.pose import FacePose
 from services.face.life.accents import LISTENERS_NOD, Accent, AccentKind
 from services.face.life.attention import listening_offsets, turned
 from services.face.life.motion import Motion
-from visavis.wire.idle_order import LISTENING_PART_S, Listening
+from visavis.wire.idle_order import LISTENING_PART_S, Listening, times_drawn
 
 SEGMENTS = 6
 """Any can follow any other: a loop is all of them, and each time round has another order."""
@@ -48,7 +48,7 @@ def loop_motion(digest: str, fps: int, length_s: int) -> Motion:
 
 def loop_pictures(fps: int, length_s: int, *, listening: bool = False) -> int:
     """How many pictures such a loop has."""
-    return (len(Listening) if listening else 1) * SEGMENTS * _segment_s(length_s) * fps
+    return times_drawn(listening=listening) * SEGMENTS * _segment_s(length_s) * fps
 
 
 def _segment_s(length_s: int) -> int:
@@ -62,11 +62,13 @@ def loop_frames(motion: Motion, *, listening: bool = False) -> Iterator[Frame]:
     listening: all of them as each part of `Listening` shows them, instead of at rest.
     """
     count = motion.segments * motion.segment_frames
-    for number in range(len(Listening) * count if listening else count):
+    for number in range(times_drawn(listening=listening) * count):
         part, index = divmod(number, count)
-        listens = listens_at(motion, index, Listening(part)) if listening else None
-        pose = FacePose.from_vector(motion.drawn_pose(index) if listens is None else listens)
-        own = index % motion.fps == 0
+        if listening:
+            drawn = listens_at(motion, index, Listening(part))
+        else:
+            drawn = motion.drawn_pose(index)
+        pose, own = FacePose.from_vector(drawn), index % motion.fps == 0
         yield Frame(0, number, True, False, own, pose, None, None, index, True, listening)
 
 

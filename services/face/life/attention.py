@@ -27,13 +27,13 @@ during head-unrestrained gaze shifts", Journal of Neurophysiology 77, 1997)."""
 _UNIT_RAD = math.radians(20)
 _EYES_BACK = 1.2
 """Eyes against the head, as in `Motion`."""
-_LISTENS = {"brow_raise": 0.06, "smile": 0.05, "pitch": 0.012, "roll": 0.0154}
+_TILT = 0.022
+_LISTENS = {"brow_raise": 0.06, "smile": 0.05, "pitch": 0.012, "roll": 0.7 * _TILT}
 _THINKING = (
     {"brow_frown": 0.22, "lips_tight": 0.35, "smile": -0.06},
     {"brow_raise": 0.2, "smile": -0.05},
     {"brow_raise": 0.08, "brow_frown": 0.12, "chin_raise": 0.2, "smile": -0.08},
 )
-_TILT = 0.022
 _LOOKS = (Phase.SPEAKING, Phase.THINKING)
 """In these the eyes go where the talk has them go."""
 _CUES_APART_S = 1.8

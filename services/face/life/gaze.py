@@ -1,4 +1,4 @@
-"""Where the eyes rest while somebody is listened to, thought for or spoken to. Pure.
+"""Where the eyes rest while somebody is thought for or spoken to. Pure.
 
 People look at whom they listen to and away from whom they speak to (Kendon, "Some functions of
 gaze-direction in social interaction", Acta Psychologica 26, 1967), and away to think (Glenberg,

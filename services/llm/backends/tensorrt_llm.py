@@ -32,6 +32,7 @@ from services.llm.backends.tensorrt_llm_answer import (
 from services.llm.backends.tensorrt_llm_api import WRITTEN_FOR, Api, load_api
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.serving.lifetime.supervision import end_tasks
 
 log = logging.getLogger(__name__)
 
@@ -150,8 +151,7 @@ class TensorRtLlmBackend:
 
     async def close(self) -> None:
         if self._statistics is not None:
-            self._statistics.cancel()
-            await asyncio.gather(self._statistics, return_exceptions=True)
+            await end_tasks([self._statistics])
         for answer in tuple(self._answers):
             answer.give_up()
         llm, self._llm, self._tokenizer, self._statistics = self._llm, None, None, None
