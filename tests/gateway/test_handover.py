@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -123,6 +124,12 @@ async def test_a_session_goes_on_where_it_stood(
     await session._events.close()
 
 
+def last_asked(doubles: Doubles) -> list[str]:
+    """The questions that the language model was last asked."""
+    asked = " ".join(text for _, text in doubles.seen.prompts[-1]) if doubles.seen.prompts else ""
+    return re.findall(r"Over [^?]+\?", asked)
+
+
 async def test_what_is_said_while_it_changes_hands_is_answered_once(
     gateway: RunningGateway,
     leaving: RunningGateway,
@@ -155,9 +162,11 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
         await left
         with pytest.raises(DrainingError, match="goes on in another gateway"):
             await woken
-    await until(lambda: len(doubles.seen.prompts) == 2)
-    said = sorted(prompt[-1][1].rpartition("? ")[2] for prompt in doubles.seen.prompts)
-    assert said == ["Over HTTP?", "Over the socket?"]
+    # Whichever comes later takes the other's place before a word of its answer was heard: then
+    # one answer is for both, and the first may not even have come to the language model.
+    both = ["Over HTTP?", "Over the socket?"]
+    await until(lambda: sorted(last_asked(doubles)) == both)
+    assert len(doubles.seen.prompts) <= len(both)
 
 
 async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
