@@ -137,6 +137,7 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         self._animations = CallLimit(most, "Animate calls")
         self._makings = CallLimit(_MAKINGS_AT_ONCE, "new avatars")
         self._loops = CallLimit(_LOOPS_AT_ONCE, "loops")
+        self._loops_cpu_s = 0.0
 
     async def Animate(
         self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
@@ -207,7 +208,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             count = loop_pictures(FPS, self._settings.idle_life_s, listening=listening)
             async with contextlib.aclosing(pictures):
                 async for response in _loop_responses(pictures, count):
+                    self._set_aside(await self._studio.loops_cpu_s())
                     yield response
+
+    def _set_aside(self, loops_cpu_s: float) -> None:
+        """What loops have taken is no part of what a session asks for."""
+        self.leases.admission.meter.aside(loops_cpu_s - self._loops_cpu_s)
+        self._loops_cpu_s = loops_cpu_s
 
     async def ListAvatars(
         self, request: face_pb2.ListAvatarsRequest, context: _Context

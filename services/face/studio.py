@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
 from functools import partial
@@ -174,6 +175,10 @@ class Studio:
                 yield chunk
         finally:
             await pictures.close()
+
+    async def loops_cpu_s(self) -> float:
+        """Processor time that all loops have taken so far."""
+        return await self._loop_lane.run(time.thread_time)
 
     def hearing(self, *, fps: int, durations: bool) -> Hearing:
         """The lips of one session. EngineError before `load`."""

@@ -68,7 +68,13 @@ async def test_visitors_at_once_are_served_and_counted_apart(
     (tmp_path / "who.txt").write_text("Who are you?", encoding="utf-8")
     habits = Habits(duty=0.9, turn_s=0.9, arrivals="even", spoken_share=0.5)
     plan = LoadPlan(
-        habits, str(tmp_path), idle_watchers=2, warmup_s=0.2, duration_s=2.5, questions=0
+        habits,
+        str(tmp_path),
+        idle_watchers=2,
+        warmup_s=0.2,
+        duration_s=2.5,
+        questions=0,
+        avatars=["eve", ""],
     )
     told: list[str] = []
     processes = find_named_processes(gateway.url, [])
@@ -85,6 +91,11 @@ async def test_visitors_at_once_are_served_and_counted_apart(
     assert 0 < verdict.exact == verdict.typed < verdict.questions
     assert 0 < verdict.answers == verdict.finished
     assert step.playout.frames > 0
+    worn = {
+        first.config.session: first.config.face.avatar
+        for first in doubles.seen.of("face", "config")
+    }
+    assert sorted(worn.values()) == ["", "eve", "eve"], "two visitors and a watcher, by turns"
     # This test's own process is the gateway; the visitors' are others.
     assert set(step.processes) == {"gateway"} and step.processes["gateway"].cores > 0
     assert step.client_cores > 0 and step.client_lag is not None

@@ -90,6 +90,23 @@ def test_what_a_busy_machine_adds_is_no_cost() -> None:
     assert now.late_p95_s == pytest.approx(0.4)
 
 
+def test_what_is_done_once_is_not_what_a_session_asks_for() -> None:
+    """The loop of an avatar is drawn while the first who sees it is there."""
+    told = []
+    for once_cores in (0.0, 0.5):
+        clock = ManualClock()
+        weighed = admission(clock)
+        weighed.meter.attached(1)
+        cpu_s = 0.0
+        for _ in range(200):
+            clock.advance(0.5)
+            cpu_s += 0.5 * (0.1 + once_cores)
+            weighed.look(Usage(cpu_s, 0.0), 0, 0)
+            weighed.meter.aside(0.5 * once_cores)
+        told.append(weighed.capacity().session_cores)
+    assert told[1] == pytest.approx(told[0], rel=0.05)
+
+
 def test_a_stage_at_rest_keeps_what_it_has_learnt_and_forgets_it_under_new_load() -> None:
     clock = ManualClock()
     meter = Meter(clock, LLM)

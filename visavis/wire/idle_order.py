@@ -5,6 +5,8 @@ plays them from memory count alike. Pure.
 from __future__ import annotations
 
 import hashlib
+import itertools
+from collections.abc import Sequence
 from enum import IntEnum
 from functools import lru_cache
 
@@ -31,7 +33,8 @@ def times_drawn(*, listening: bool) -> int:
 def segment_of(block: int, count: int) -> int:
     """Which of `count` segments the block-th one is that is seen, both from 0.
 
-    Each comes once among every `count` blocks, in an order of their own, and never twice in a row.
+    Each comes once among every `count` blocks, in an order of their own, and no sooner again than
+    half of `count` blocks after it began.
     """
     group, place = divmod(block, count)
     return _order(group, count)[place]
@@ -39,14 +42,23 @@ def segment_of(block: int, count: int) -> int:
 
 @lru_cache(maxsize=1024)
 def _order(group: int, count: int) -> tuple[int, ...]:
-    found = _shuffled(group, count)
-    if count > 2 and found[0] == _shuffled(group - 1, count)[-1]:
-        found[0], found[1] = found[1], found[0]
-    return tuple(found)
+    """Every second one is drawn freely, and those in between until they fit both neighbours: an
+    order does not depend on all that were before it."""
+    if group % 2 == 0:
+        return _drawn(group, 0, count)
+    before, after = _drawn(group - 1, 0, count), _drawn(group + 1, 0, count)
+    orders = (_drawn(group, attempt, count) for attempt in itertools.count())
+    return next(order for order in orders if _fits(order, before, after))
 
 
-def _shuffled(group: int, count: int) -> list[int]:
+def _fits(order: Sequence[int], before: Sequence[int], after: Sequence[int]) -> bool:
+    reach = len(order) // 2
+    places = ((place, before.index(each), after.index(each)) for place, each in enumerate(order))
+    return all(last - reach <= place <= following + reach for place, last, following in places)
+
+
+def _drawn(group: int, attempt: int, count: int) -> tuple[int, ...]:
     def lot(segment: int) -> bytes:
-        return hashlib.blake2b(f"{group} {segment}".encode(), digest_size=8).digest()
+        return hashlib.blake2b(f"{group} {attempt} {segment}".encode(), digest_size=8).digest()
 
-    return sorted(range(count), key=lot)
+    return tuple(sorted(range(count), key=lot))

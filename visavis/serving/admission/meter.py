@@ -135,6 +135,11 @@ class Meter:
         if self._sessions:
             self._cpu_s += cpu_s
 
+    def aside(self, cpu_s: float) -> None:
+        """So much of what was used was for no session: it is done once, whoever comes."""
+        if self._sessions:
+            self._cpu_s = max(0.0, self._cpu_s - cpu_s)
+
     @contextlib.contextmanager
     def unit(self, *, wanted: bool = True) -> Iterator[Unit]:
         """A unit is at work, or waits for a lane, until the context or the unit ends.

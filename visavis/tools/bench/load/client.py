@@ -148,7 +148,14 @@ class Client:
     async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
         notes, language = self.notes_of(number), self._orders.plan.language
         carrier = self._orders.plan.transport
-        visiting = visit(gateway, self._clock, transport=carrier, witness=notes, language=language)
+        visiting = visit(
+            gateway,
+            self._clock,
+            transport=carrier,
+            witness=notes,
+            language=language,
+            avatar=self._orders.plan.avatar_of(number),
+        )
         try:
             visitor = await stack.enter_async_context(visiting)
         except VisavisError as error:
@@ -160,7 +167,8 @@ class Client:
     async def _let_watch(self, number: int, gateway: GatewayClient, tasks: set[Any]) -> None:
         notes, ready = Notes(number), asyncio.Event()
         carrier = self._orders.plan.transport
-        task = asyncio.create_task(watch(gateway, notes, self._clock, carrier, ready))
+        avatar = self._orders.plan.avatar_of(number)
+        task = asyncio.create_task(watch(gateway, notes, self._clock, carrier, ready, avatar))
         coming = asyncio.create_task(ready.wait())
         tasks |= {task, coming}
         await asyncio.wait(
@@ -212,6 +220,7 @@ class Client:
                 witness=notes,
                 on_place=line.told,
                 language=plan.language,
+                avatar=plan.avatar_of(number),
             )
             try:
                 async with AsyncExitStack() as stack:

@@ -112,6 +112,13 @@ InterruptShare: TypeAlias = Annotated[
 IdleWatchers: TypeAlias = Annotated[
     int, typer.Option(min=0, help="So many more sessions are watched without a word.")
 ]
+Avatars: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        help="Whom the visitors see, by turns, such as ada,ben,cleo; empty: all see the default "
+        "avatar. Each has idle life of its own, which is drawn when it is first seen."
+    ),
+]
 Duration: TypeAlias = Annotated[
     float, typer.Option(min=1, help="How long a step is counted, at least.")
 ]
@@ -184,6 +191,7 @@ def load(
     long_share: LongShare = 0.25,
     interrupt_share: InterruptShare = 0.3,
     idle_watchers: IdleWatchers = 0,
+    avatars: Avatars = "",
     duration_s: Duration = 60.0,
     questions: Questions = 20,
     warmup_s: Warmup = 10.0,
@@ -242,6 +250,7 @@ def load(
         visitors_per_client=visitors_per_client,
         visit_s=visit_s,
         transport=transport,
+        avatars=[name.strip() for name in avatars.split(",") if name.strip()],
     )
     outcome = _run(bench, plan, wanted, most)
     _print(bench, outcome, together=arrivals == "together")

@@ -273,13 +273,18 @@ def _audible(asked: Asked) -> bool:
 
 
 async def watch(
-    client: GatewayClient, notes: Notes, clock: Clock, transport: Transport, ready: asyncio.Event
+    client: GatewayClient,
+    notes: Notes,
+    clock: Clock,
+    transport: Transport,
+    ready: asyncio.Event,
+    avatar: str = "",
 ) -> None:
     """Watch a session of one's own without a word and without a microphone, until cancelled.
 
-    `ready` is set once something has come. Raises VisavisError.
+    `ready` is set once something has come. avatar: "" is the default one. Raises VisavisError.
     """
-    async with client.session() as session:
+    async with client.session(avatar=avatar) as session:
         while True:
             connecting = connect(transport, client, session.id, clock, "viewer")
             with contextlib.suppress(MediaMovedError):

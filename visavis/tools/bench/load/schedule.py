@@ -80,6 +80,12 @@ class LoadPlan:
     """Visitors leave after about so long, and others come in their place, through the queue where
     there is no room; 0: all are there from the first to the last."""
     transport: Transport = "websocket"
+    avatars: Sequence[str] = ()
+    """Whom the visitors see, by turns; none: the default avatar."""
+
+    def avatar_of(self, visitor: int) -> str:
+        """Whom this visitor or watcher sees; "": the default avatar."""
+        return self.avatars[visitor % len(self.avatars)] if self.avatars else ""
 
     def length_s(self, visitors: int) -> float:
         """How long a step is counted: `duration_s`, or longer where so few visitors would ask
