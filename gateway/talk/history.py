@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -11,8 +10,9 @@ from typing import TypeAlias
 from gateway.talk.actions import Message
 from gateway.talk.words import joined
 
-# Older exchanges are beyond any token budget that answers in real time.
-LIMIT = 100
+# Older messages are beyond any token budget that answers in real time. So many go at once: a prompt
+# that begins elsewhere each time would be read as a whole each time.
+LIMIT, _KEPT = 200, 100
 
 # Small models follow an instruction best in the language that they are to answer in.
 _ANSWER_IN = {
@@ -38,7 +38,7 @@ class History:
 
     def __init__(self, persona: str) -> None:
         self.persona = persona
-        self._said: deque[Message] = deque(maxlen=LIMIT)
+        self._said: list[Message] = []
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -47,18 +47,18 @@ class History:
 
     def carry_on(self, said: Sequence[Message]) -> None:
         """The conversation began elsewhere, with this."""
-        self._said.extend(said)
+        self._add(*said)
 
     def replace(self, said: Sequence[Message]) -> None:
         """This has been said, and nothing else."""
         self._said.clear()
-        self._said.extend(said)
+        self._add(*said)
 
     def visitor(self, text: str, *, goes_on: bool = False) -> None:
         """goes_on: `text` begins with what the visitor said last, and stands for both."""
         if goes_on:
             self.take_back()
-        self._said.append(Message("user", text))
+        self._add(Message("user", text))
 
     def take_back(self) -> None:
         """What the visitor said last will be said anew."""
@@ -67,9 +67,9 @@ class History:
 
     def face(self, text: str, called: Sequence[Message] = ()) -> None:
         """called: what it called for its answer, and the results."""
-        self._said.extend(called)
+        self._add(*called)
         if text:
-            self._said.append(Message("assistant", text))
+            self._add(Message("assistant", text))
 
     def forget_unanswered(self) -> None:
         """Drop what the visitor said last and was not answered."""
@@ -84,6 +84,11 @@ class History:
         """
         while len(self._said) > 1 and self._said[-2].role == self._said[-1].role == "user":
             del self._said[-2]
+
+    def _add(self, *said: Message) -> None:
+        self._said += said
+        if len(self._said) > LIMIT:
+            del self._said[:-_KEPT]
 
     def prompt(self, text: str) -> tuple[Message, ...]:
         """Messages for an answer to `text`. The history itself does not change.

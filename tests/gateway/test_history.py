@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.talk.history import SpokenMark, heard_text, system_message, word_start_s
+from gateway.talk.history import History, SpokenMark, heard_text, system_message, word_start_s
 
 
 @pytest.mark.parametrize(
@@ -68,3 +68,16 @@ def test_the_answer_is_in_the_session_s_language() -> None:
     assert system_message("", "zh") == ""
     assert system_message("Be kind.", "xx") == "Be kind."
     assert system_message("友好。", "zh-CN") == "友好。 请用简体中文回答。"
+
+
+def test_a_long_conversation_begins_elsewhere_only_now_and_then() -> None:
+    history, beginnings = History("A sage."), set()
+    for number in range(500):
+        history.visitor(f"Question {number}?")
+        system, first, *_ = prompt = history.prompt("And now?")
+        assert (system.content, first.role) == ("A sage.", "user")
+        assert prompt[-1].content == f"Question {number}? And now?"
+        beginnings.add(first.content)
+        history.face(f"Answer {number}.")
+    assert len(beginnings) <= 10
+    assert len(history.said) <= 200

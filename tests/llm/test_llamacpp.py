@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -208,6 +209,25 @@ async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
     assert "".join([piece async for piece in made.pieces])
     await backend.close()
     assert 100 < made.ledger.prompt_tokens <= 256 - 4
+
+
+async def test_a_conversation_that_is_cut_is_not_read_anew(model_file: Path) -> None:
+    backend = backend_of(model_file, context_tokens=512)
+    await backend.load()
+    generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
+    history: list[ChatMessage] = []
+    prompts, read = [], []
+    for number in range(12):
+        question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 4)
+        made = generator.answer(AnswerRequest((*history, question), max_tokens=1), 0)
+        async for _ in made.pieces:
+            pass
+        history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 3)]
+        prompts.append(made.ledger.prompt_tokens)
+        read.append(made.ledger.prompt_tokens - made.ledger.cached_tokens)
+    await backend.close()
+    assert any(after < before for before, after in pairwise(prompts)), "it was never cut"
+    assert max(read[1:]) < 120, read
 
 
 async def test_unusual_characters_survive_the_way_through(backend: LlamaCppBackend) -> None:
