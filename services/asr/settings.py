@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -58,6 +59,10 @@ class AsrSettings(EngineSettings):
     def own_recognisers(self) -> list[str]:
         """Names in `recognisers`."""
         return [name.strip() for name in self.recognisers.split(",") if name.strip()]
+
+    @property
+    def own_bundles(self) -> Sequence[str]:
+        return self.own_recognisers
 
     def endpoint_rules(self) -> EndpointRules:
         """The rules of turn-taking, in frames of 32 ms instead of milliseconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -53,3 +54,7 @@ class FaceSettings(EngineSettings):
         description="Seconds of idle life that are drawn once for all who watch an avatar in "
         "silence, and then come in ever new orders; a shorter one is ready sooner",
     )
+
+    @property
+    def own_bundles(self) -> Sequence[str]:
+        return [self.engine_bundle] if self.engine_bundle and self.engine != "warp" else []

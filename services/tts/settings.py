@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from pydantic import Field
@@ -33,3 +34,7 @@ class TtsSettings(EngineSettings):
         le=16_384,
         description="Memory for the sound of prerendered phrases, 0.12 MB a second; 0: none",
     )
+
+    @property
+    def own_bundles(self) -> Sequence[str]:
+        return [name.strip().partition(":")[0] for name in self.voices.split(",") if name.strip()]

@@ -218,6 +218,11 @@ def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> No
     words = transcriber.transcribe(sound("jfk")[first], "en")
     assert words.text and words.hum_odds is not None
     assert words.hum_odds < -0.3
+    # "And so my": of three words, too.
+    three = slice(SAMPLE_RATE_HZ * 3 // 10, SAMPLE_RATE_HZ * 14 // 10)
+    more = transcriber.transcribe(sound("jfk")[three], "en")
+    assert len(more.text.split()) == 3 and more.hum_odds is not None
+    assert more.hum_odds < 0.6
 
 
 def test_only_short_mandarin_is_asked_by_whisper(hearing: Hearing) -> None:

@@ -188,7 +188,12 @@ def test_what_a_visitor_says_into_our_echo(text: str, rest: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "hum_odds", "goes_on"),
-    [("Mama.", -9.0, False), ("You're her.", 1.5, False), ("If I,", -3.2, True)],
+    [
+        ("Mama.", -9.0, False),
+        ("You're her.", 1.5, False),
+        ("If I,", -3.2, True),
+        ("A man home.", 1.5, False),
+    ],
 )
 def test_a_hum_that_was_taken_for_words(text: str, hum_odds: float, goes_on: bool) -> None:
     assert is_misheard_hum(text, voiced_ms=320, hum_odds=hum_odds, goes_on=goes_on)
@@ -208,6 +213,9 @@ def test_a_hum_in_mandarin_comes_out_as_no_mandarin(text: str) -> None:
         ("Stop.", 320, 4.0, False),  # it stops people, however it sounded
         ("No, wait.", 320, 4.0, True),
         ("Dot please.", 320, 4.0, False),
+        ("Turn it off.", 400, 0.0, False),
+        ("I want the,", 400, 0.0, True),  # three words are more than a broken one
+        ("Who said that?", 400, 4.0, False),
         ("Paris.", 400, -3.0, False),
         ("You're her.", 900, 4.0, False),  # too long for a hum
         ("Tell me her name.", 400, 4.0, False),

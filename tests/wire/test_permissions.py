@@ -39,7 +39,9 @@ KEEPERS = {
     "visavis-avatars": "face",
     "visavis-characters": "face",
     "visavis-learned-answers": "gateway",
+    "visavis-bundles": "operator",
 }
+READERS = {"visavis-bundles": {"asr", "tts", "face"}}
 
 
 def subjects() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
@@ -61,7 +63,10 @@ def subjects() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     for verb in ("PING", "INFO", "STATS"):
         table[f"$SRV.{verb}"] = (NOBODY, EVERYBODY)
     for bucket, keeper in KEEPERS.items():
-        for verb in ("INFO", "MSG.GET", "MSG.DELETE", "PURGE"):
+        for verb in ("INFO", "MSG.GET"):
+            readers = frozenset({keeper}) | READERS.get(bucket, NOBODY)
+            table[f"$JS.API.STREAM.{verb}.OBJ_{bucket}"] = (readers, NOBODY)
+        for verb in ("MSG.DELETE", "PURGE"):
             table[f"$JS.API.STREAM.{verb}.OBJ_{bucket}"] = ({keeper}, NOBODY)
         for part in ("C", "M"):
             table[f"$O.{bucket}.{part}.one"] = ({keeper}, NOBODY)
@@ -151,6 +156,7 @@ async def test_the_operator_hears_all_and_takes_no_part(visitor: Visitor) -> Non
     await visitor.bus.flush()
     assert visitor.refused == set()
     said = {f"vv.s1.7.{kind}" for kind in CHUNKS} | {"vv.gateway.0a1b2c3d", "_INBOX_gateway.a"}
+    said |= {f"$O.{bucket}.C.one" for bucket, keeper in KEEPERS.items() if keeper != "operator"}
     for subject in said:
         await visitor.bus.client.publish(subject, b"")
     await visitor.bus.flush()
@@ -164,6 +170,22 @@ async def test_none_is_let_in_that_the_server_does_not_know(closed: NatsServer) 
         wrong = Login(User.LLM, PASSWORDS[User.TTS])
         await Bus.connect(closed.url, name="test", wait_s=20, login=wrong)
     assert PASSWORDS[User.TTS] not in f"{refused.value!r} {wrong!r}"
+
+
+async def test_what_the_operator_shares_services_read_and_cannot_change(
+    closed: NatsServer,
+) -> None:
+    operator, tts = await connected(closed, User.OPERATOR), await connected(closed, User.TTS)
+    await Bucket(operator, "visavis-bundles", 100).put("joe", b"a voice")
+    bucket = Bucket(tts, "visavis-bundles", 100)
+    assert await bucket.get("joe") == b"a voice"
+    with pytest.raises(BusError, match="does not let the user tts"):
+        await bucket.put("joe", b"another one")
+    with pytest.raises(BusError, match="does not let the user tts"):
+        await bucket.delete("joe", overwrite=False)
+    assert await bucket.get("joe") == b"a voice"
+    for bus in (operator, tts):
+        await bus.close()
 
 
 async def test_what_is_kept_is_read_and_written_without_a_consumer(closed: NatsServer) -> None:

@@ -19,8 +19,14 @@ from visavis.bundles.store.catalogue import (
     default_model_dir,
     pullable_catalog,
 )
-from visavis.bundles.store.download import as_store_error
-from visavis.bundles.store.installed import FileRecord, locked, new_staging, swap_in, sweep
+from visavis.bundles.store.installed import (
+    FileRecord,
+    as_store_error,
+    locked,
+    new_staging,
+    swap_in,
+    sweep,
+)
 from visavis.bundles.store.manifest import BundleManifest, Task, parse_manifest
 from visavis.bundles.store.recipe import Precision
 from visavis.serving.errors import AlreadyExistsError, InvalidInputError, ModelStoreError

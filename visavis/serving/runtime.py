@@ -1,6 +1,6 @@
 """Runs one service: load, warm, serve, drain.
 
-settings -> bus -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
+settings -> bus -> bundles -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
 SIGTERM: draining -> no session is left, or the limit is reached -> ended
 SIGINT, or SIGTERM again: ended
 ended: unregistered -> NOT_SERVING -> grace -> closed
@@ -12,14 +12,15 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from prometheus_client import start_http_server
 
+from visavis.bundles.store.shared import bring_shared
 from visavis.engine.base import EngineState
 from visavis.serving.addresses import told_to_others
 from visavis.serving.admission.admission import Admission
@@ -129,6 +130,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
     if settings.nats_url:
         # Where all parts start together, the bus may be up a little later.
         bus = await connect_bus(settings, instance)
+    # Its constructor looks for them.
+    bringing = bring_shared(bus, settings.own_bundles, settings.model_dir)
+    if not await _until_told(bringing, bus, ending.told, label):
+        if bus is not None:
+            await bus.close()
+        await heartbeat.stop()
+        return
     service = service_factory(settings, bus, instance)
     health_servicer = health.aio.HealthServicer()
     door = Door(settings.access().secret, settings.secret("client_key"))
@@ -239,15 +247,21 @@ def _make_server(
 
 async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label: str = "") -> bool:
     """Load `service`, telling what is done; False if the process was told to end before that."""
-    reporting = asyncio.create_task(report_starting(bus, label or service.name))
-    loading, stopping = asyncio.create_task(service.load()), asyncio.create_task(stop.wait())
+    return await _until_told(service.load(), bus, stop, label or service.name)
+
+
+async def _until_told(
+    work: Coroutine[Any, Any, None], bus: Bus | None, stop: asyncio.Event, label: str
+) -> bool:
+    reporting = asyncio.create_task(report_starting(bus, label))
+    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({loading, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if loading.done():
-            loading.result()
-        return loading.done()
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done()
     finally:
-        await end_tasks([loading, stopping, reporting])
+        await end_tasks([working, stopping, reporting])
 
 
 def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:

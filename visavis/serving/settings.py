@@ -170,6 +170,11 @@ class ServiceSettings(Settings):
     )
     grace_s: float = Field(5.0, ge=0, description="Time to finish calls when it ends")
 
+    @property
+    def own_bundles(self) -> Sequence[str]:
+        """Bundles beside those of the profile that it is to use, as other settings name them."""
+        return ()
+
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Lays the class's docstring out; says no default where there is none worth saying."""

@@ -9,22 +9,29 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import nats.errors
 import nats.js.errors
 from nats.js import JetStreamContext
-from nats.js.api import Header, RawStreamMsg, StreamInfo
+from nats.js.api import Header, ObjectInfo, RawStreamMsg, StreamInfo
 from nats.js.kv import MSG_ROLLUP_SUBJECT
 from nats.js.object_store import ObjectStore
 
 from visavis.serving.errors import AtCapacityError, BusError
 from visavis.wire.bus import Bus
+from visavis.wire.permissions import User
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +42,8 @@ _ASK_S, _CARRY_S = 2.0, 20.0
 _LOOK_EVERY_S = 5.0
 _DIGEST = "SHA-256="
 """How digests begin, and names never do."""
+_FULL = frozenset({10002, 10023, 10028, 10047, 10077})
+"""What JetStream says where it has no room, of the account, the disk, the memory or the stream."""
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -42,6 +51,10 @@ State = tuple[str, int]
 
 class NoStoreError(BusError):
     """The NATS server keeps nothing: it runs without JetStream."""
+
+
+class NoRoomError(BusError):
+    """The NATS server may keep no more than it does."""
 
 
 class Trouble:
@@ -62,7 +75,12 @@ class Trouble:
 
 def digest_of(content: bytes) -> str:
     """As the object store tells it of what it holds."""
-    return _DIGEST + base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode()
+    return told_digest(hashlib.sha256(content).digest())
+
+
+def told_digest(sha256: bytes) -> str:
+    """A digest, 32 bytes, as the object store tells it."""
+    return _DIGEST + base64.urlsafe_b64encode(sha256).decode()
 
 
 class Bucket:
@@ -111,21 +129,70 @@ class Bucket:
                 return None
             if (info.size or 0) > self._largest_bytes:
                 return None
-            chunks = self._messages(f"$O.{self._name}.C.{info.nuid}")
-            content = b"".join([chunk.data or b"" async for chunk in chunks])
-            if digest_of(content) != info.digest:
-                raise BusError(f"{self._name}: {name!r} has changed while it was read")
-            return content
+            return b"".join([piece async for piece in self._pieces(info)])
 
-    async def delete(self, name: str) -> None:
+    async def put_file(self, name: str, path: Path, told: Callable[[int], object]) -> None:
+        """Like `put`, for what is too large for memory, and as long as it takes.
+
+        told: called with the bytes of each piece as it goes, from a thread. Cancelled, it leaves no
+        half of a file in the bucket. Raises OSError besides.
+        """
+        with await asyncio.to_thread(path.open, "rb") as file:
+            if (size_bytes := os.fstat(file.fileno()).st_size) > self._largest_bytes:
+                raise AtCapacityError(
+                    f"{path} has {size_bytes} bytes, of which {self._largest_bytes} can be shared"
+                )
+            async with self._open(None) as (_, store):
+                reader = _Reader(file, told)
+                putting = asyncio.create_task(store.put(name, reader))
+                try:
+                    await asyncio.shield(putting)
+                except asyncio.CancelledError:
+                    reader.cancelled = True  # the client takes back what failed, but not this
+                    await asyncio.gather(putting, return_exceptions=True)
+                    raise
+
+    async def pieces(self, name: str) -> AsyncIterator[bytes]:
+        """Like `get`, piece by piece, for what is too large for memory, and as long as it takes.
+
+        Raises BusError where it is not there (any more), or too large; and at the end of what is
+        not what was put.
+        """
+        async with self._open(None) as (_, store):
+            try:
+                info = await store.get_info(name)
+            except nats.js.errors.NotFoundError:
+                raise BusError(f"{self._name}: {name!r} is not there any more") from None
+            if (info.size or 0) > self._largest_bytes:
+                raise BusError(f"{self._name}: {name!r} has {info.size} bytes, which is too much")
+            async for piece in self._pieces(info):
+                yield piece
+
+    async def _pieces(self, info: ObjectInfo) -> AsyncIterator[bytes]:
+        """Raises BusError where it is not what was put."""
+        changed = BusError(f"{self._name}: {info.name!r} has changed while it was read")
+        digest, size_bytes = hashlib.sha256(), 0
+        async for message in self._messages(f"$O.{self._name}.C.{info.nuid}"):
+            piece = message.data or b""
+            digest.update(piece)
+            size_bytes += len(piece)
+            if size_bytes > (info.size or 0):
+                raise changed
+            yield piece
+        if told_digest(digest.digest()) != info.digest:
+            raise changed
+
+    async def delete(self, name: str, *, overwrite: bool = True) -> None:
         """Whether it was there or not. Raises NoStoreError, BusError.
 
-        Its content is overwritten where it lies: what is only deleted stays in the server's files.
+        overwrite: its content where it lies, because what is only deleted stays in the server's
+        files; it takes as long as to read it.
         """
         async with self._open(_CARRY_S) as (_, store):
             try:
                 info = await store.get_info(name)
-                await self._overwrite(f"$O.{self._name}.C.{info.nuid}")
+                if overwrite:
+                    await self._overwrite(f"$O.{self._name}.C.{info.nuid}")
                 await store.delete(name)
             except nats.js.errors.NotFoundError:
                 return
@@ -144,10 +211,10 @@ class Bucket:
 
     async def _overwrite(self, subject: str) -> None:
         js = self._bus.client.jetstream(timeout=_ASK_S)
-        kept = [message async for message in self._messages(subject)]
+        kept = [message.seq or 0 async for message in self._messages(subject)]
         try:
-            for message in kept:
-                await js.delete_msg(f"OBJ_{self._name}", message.seq or 0)
+            for seq in kept:
+                await js.delete_msg(f"OBJ_{self._name}", seq)
         except nats.errors.TimeoutError:
             # The users of a server that was set up by an older version may not.
             log.warning("%s: what was deleted is not overwritten: it was refused", self._name)
@@ -179,33 +246,62 @@ class Bucket:
             yield kept
 
     @asynccontextmanager
-    async def _open(self, timeout_s: float) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
+    async def _open(self, timeout_s: float | None) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
         async with self._asking(timeout_s) as js:
             yield await self._stream(js), ObjectStore(self._name, f"OBJ_{self._name}", js)
 
     @asynccontextmanager
-    async def _asking(self, timeout_s: float) -> AsyncIterator[JetStreamContext]:
+    async def _asking(self, timeout_s: float | None) -> AsyncIterator[JetStreamContext]:
         if not self._bus.connected:
             raise BusError(f"{self._name}: the bus is not connected")
+        self._bus.refused = ""
         try:
             async with asyncio.timeout(timeout_s):
                 yield self._bus.client.jetstream(timeout=_ASK_S)
-        except nats.js.errors.ServiceUnavailableError as error:
-            raise NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise BusError(f"{self._name}: {error or type(error).__name__}") from error
+            raise self._told(error) from error
+
+    def _told(self, error: Exception) -> BusError:
+        if isinstance(error, nats.js.errors.APIError) and error.err_code in _FULL:
+            return NoRoomError(
+                f"{self._name}: the NATS server has no room for more: {error.description}"
+            )
+        if isinstance(error, nats.js.errors.ServiceUnavailableError):
+            return NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)")
+        if self._bus.refused and self._bus.login is not None:
+            return BusError(
+                f"{self._name}: the bus does not let the user {self._bus.login.user} do that; a "
+                "bus.conf of an older version has to be written anew, with `visavis keys`"
+            )
+        return BusError(f"{self._name}: {str(error) or type(error).__name__}")
 
     async def _stream(self, js: JetStreamContext) -> StreamInfo:
         try:
             return await js.stream_info(f"OBJ_{self._name}")
         except nats.js.errors.NotFoundError:
-            if self._bus.login is not None:
+            if self._bus.login is not None and self._bus.login.user is not User.OPERATOR:
                 raise BusError(
                     f"{self._name}: the bus has no such object store, and its operator alone makes "
                     "them"
                 ) from None
             await js.create_object_store(self._name)
             return await js.stream_info(f"OBJ_{self._name}")
+
+
+class _Reader(io.BufferedIOBase):
+    """A file that tells how much of it is read, until it is `cancelled`."""
+
+    def __init__(self, file: io.BufferedReader, told: Callable[[int], object]) -> None:
+        self._file = file
+        self._told = told
+        self.cancelled = False
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if self.cancelled:
+            raise OSError("it was cancelled")
+        read = self._file.readinto(buffer)
+        self._told(read)
+        return read
 
 
 async def make_buckets(bus: Bus, names: Iterable[str], servers: int = 1) -> None:

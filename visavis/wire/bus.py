@@ -55,6 +55,8 @@ class Bus:
         self._client = client
         self.login: Login | None = None
         """With what it has come, where the server lets in only those whom it knows."""
+        self.refused = ""
+        """What the server has not let it say or hear, last; whoever asks may empty it before."""
         self._settled = False
         """Whether the first connection is there, or was given up."""
         self._closing = False
@@ -180,6 +182,8 @@ class Bus:
             self._settled = True
             # Out of `connect`, which would try again until its time is over.
             raise BusError(_refused(self.login))
+        if "permissions violation" in str(error).lower():
+            self.refused = str(error)
         level = logging.WARNING if self.connected else logging.DEBUG
         log.log(level, "bus error: %s", error or type(error).__name__)
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from visavis.wire.subjects import (
     AVATARS,
+    BUNDLES,
     CHARACTERS,
     GATEWAY,
     LEARNED_ANSWERS,
@@ -37,7 +38,8 @@ class User(StrEnum):
     FACE = "face"
     GATEWAY = "gateway"
     OPERATOR = "operator"
-    """Whoever runs the stack: hears all, makes buckets, and takes no part in conversations."""
+    """Whoever runs the stack: hears all, makes buckets, shares bundles of weights, and takes no
+    part in conversations."""
 
 
 PROCESSES = tuple(user for user in User if user is not User.OPERATOR)
@@ -64,8 +66,14 @@ BUCKETS: Mapping[str, User] = {
     AVATARS: User.FACE,
     CHARACTERS: User.FACE,
     LEARNED_ANSWERS: User.GATEWAY,
+    BUNDLES: User.OPERATOR,
 }
 """Who keeps things in each of JetStream's object stores that the product uses."""
+
+READERS: Mapping[str, frozenset[User]] = {
+    BUNDLES: frozenset({User.ASR, User.TTS, User.FACE}),
+}
+"""Who else reads what is in them, and cannot change it."""
 
 _PASSWORD = re.compile(r"[A-Za-z0-9_-]{16,256}")
 
@@ -99,7 +107,7 @@ def inbox_of(user: User) -> str:
 def permissions_of(user: User) -> Permissions:
     """All that a user may say and hear, beside answers to those who have asked it."""
     if user is User.OPERATOR:
-        return Permissions(("$SRV.>", "$JS.API.>"), (">",))
+        return Permissions(("$SRV.>", "$JS.API.>", *_of_buckets(user)), (">",))
     publish = [f"{PREFIX}.*.*.{kind}" for kind, (senders, _) in CARRIED.items() if user in senders]
     subscribe = [
         f"{PREFIX}.*.*.{kind}" for kind, (_, readers) in CARRIED.items() if user in readers
@@ -119,11 +127,17 @@ def permissions_of(user: User) -> Permissions:
 def _of_buckets(user: User) -> list[str]:
     """What reading, writing and deleting objects needs, and no more."""
     found = []
-    for bucket in (name for name, keeper in BUCKETS.items() if keeper is user):
-        verbs = ("INFO", "MSG.GET", "MSG.DELETE", "PURGE")
-        api = (f"$JS.API.STREAM.{verb}.OBJ_{bucket}" for verb in verbs)
-        found += [*api, f"$O.{bucket}.>"]
+    for bucket, keeper in BUCKETS.items():
+        read, write = ("INFO", "MSG.GET"), ("MSG.DELETE", "PURGE")
+        if keeper is user:
+            found += [*_stream_api(bucket, read + write), f"$O.{bucket}.>"]
+        elif user in READERS.get(bucket, ()):
+            found += _stream_api(bucket, read)
     return found
+
+
+def _stream_api(bucket: str, verbs: Iterable[str]) -> list[str]:
+    return [f"$JS.API.STREAM.{verb}.OBJ_{bucket}" for verb in verbs]
 
 
 def users_config(passwords: Mapping[User, str]) -> str:

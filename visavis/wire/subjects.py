@@ -16,6 +16,7 @@ MICRO_PREFIX = "visavis-"
 """Name of a service in the micro protocol is this and its short name."""
 AVATARS, CHARACTERS = f"{MICRO_PREFIX}avatars", f"{MICRO_PREFIX}characters"
 LEARNED_ANSWERS = f"{MICRO_PREFIX}learned-answers"
+BUNDLES = f"{MICRO_PREFIX}bundles"
 """JetStream's object stores that the product uses."""
 _TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")

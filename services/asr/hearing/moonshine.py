@@ -31,7 +31,7 @@ _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
 _HOP_SAMPLES = 384
-_HUM_WORDS = 2
+_HUM_WORDS = 3
 _HUMS = ("Mm-hmm.", "Uh-huh.")
 # Where no encoder was listened to: hums are so much less likely than the words written for them.
 _EVEN_HUM_ODDS = -5.5

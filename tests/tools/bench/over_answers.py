@@ -383,7 +383,7 @@ def main() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
     options.add_argument("what", choices=("sounds", "echo", "noise"))
     options.add_argument("--material", type=Path, default=cache / "turn_taking")
-    options.add_argument("--half", choices=("tune", "test"), default="test")
+    options.add_argument("--half", choices=("tune", "test", "confirm"), default="test")
     options.add_argument("--every", type=int, default=1, help="only each so-manieth sound")
     options.add_argument("--languages", nargs="+", default=["en", "zh", ""])
     options.add_argument("--rounds", type=int, default=1, help="each over so many answers")
@@ -399,7 +399,7 @@ def main() -> None:
     chosen = options.parse_args()
 
     noise_paths = sorted((chosen.material / "noise").glob("*.opus"))
-    folder = chosen.material / "over"
+    folder = chosen.material / ("confirm" if chosen.half == "confirm" else "over")
     wanted = noise_paths if chosen.what == "noise" else _answer_paths(folder, chosen.half)
     if not wanted:
         options.error(

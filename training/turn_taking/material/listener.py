@@ -3,8 +3,8 @@
     python -m training.turn_taking.material.listener
 
 into ~/.cache/visavis/bench/turn_taking/listener, a file a language: voices of LibriTTS-R and
-Kokoro that the half *test* has not, dry and as they are said; who teaches puts them into rooms.
-Mandarin has four such voices, and those half-way between each two.
+Kokoro that neither *test* nor *confirm* has, dry and as they are said; who teaches puts them into
+rooms. Mandarin has four such voices, and those half-way between each two.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ def load(path: Path) -> list[Said]:
 
 
 def voices() -> dict[str, list[str]]:
-    """By language: none of them is heard in the half *test*."""
-    heard = {*SPEAKERS["test", "en"], *(f"vits {n}" for n in _BABBLE_IDS)}
+    """By language: none of them is heard in *test* or *confirm*."""
+    heard = {*SPEAKERS["test", "en"], *SPEAKERS["confirm", "en"]}
+    heard |= {f"vits {n}" for n in _BABBLE_IDS}
     english = [f"vits {n}" for n in range(4, 900, 11) if f"vits {n}" not in heard]
     mandarin = [name.split()[1] for name in SPEAKERS["tune", "zh"]]
     mixed = [f"{one}+{other}" for one, other in combinations(mandarin, 2)]
@@ -65,15 +66,16 @@ def voices() -> dict[str, list[str]]:
 def lines() -> list[tuple[str, str, bool]]:
     """Language, text, and whether a listener says it."""
     told = tomllib.loads(TEXTS.read_text("utf-8"))
-    own, held_out = (
+    own, tested, confirming = (
         {
             tuple(words_of(text))
             for language in ("en", "zh")
             for said in told[half][language]["over"].values()
             for text in said
         }
-        for half in ("tune", "test")
+        for half in ("tune", "test", "confirm")
     )
+    held_out = tested | confirming
     kept = tomllib.loads(LISTENER_TEXTS.read_text("utf-8"))
     return [
         (language, text, kind == "listens")

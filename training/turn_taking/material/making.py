@@ -3,8 +3,8 @@
     python -m training.turn_taking.material.making
 
 into ~/.cache/visavis/bench/turn_taking: `turns`, `words` (both for `visavis bench turns FOLDER`),
-`over` (see over_answers.py) and `noise`. No voice and no text of one half is in the other. Each
-clip has a room, a noise that goes on behind it, a breath or a soft end drawn by its number.
+`over` and `confirm` (see over_answers.py) and `noise`. No voice and no text of one half is in the
+other. Each clip has a room, a noise that goes on behind it, a breath or a soft end by its number.
 """
 
 from __future__ import annotations
@@ -51,6 +51,15 @@ SPEAKERS = {
     ("test", "zh"): (
         *("kokoro zf_xiaoxiao", "kokoro zf_xiaoyi", "kokoro zm_yunxia", "kokoro zm_yunyang"),
     ),
+    ("confirm", "en"): (
+        *(f"vits {n}" for n in (9, 52, 95, 138, 181, 267, 310, 353, 396, 439, 482, 525, 568, 654)),
+        *("vits 740", "vits 826", "kokoro bm_fable", "kokoro am_onyx"),
+    ),
+    # There are no other speakers of Mandarin: these are half-way between two that were held out.
+    ("confirm", "zh"): (
+        *("kokoro zf_xiaoxiao+zm_yunxia", "kokoro zf_xiaoyi+zm_yunyang"),
+        *("kokoro zf_xiaoxiao+zf_xiaoyi", "kokoro zm_yunxia+zm_yunyang"),
+    ),
 }
 ROOMS = ("", "study", "office", "kitchen", "hall")
 NOISES = (
@@ -89,7 +98,8 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
     options.add_argument("--out", type=Path, default=cache / "turn_taking")
-    options.add_argument("--only", choices=("turns", "words", "over", "noise"), default="")
+    names = ("turns", "words", "over", "confirm", "noise")
+    options.add_argument("--only", choices=names, default="")
     chosen = options.parse_args()
     texts = tomllib.loads(TEXTS.read_text("utf-8"))
     speakers = Speakers(cache / "turn_taking_voices")
@@ -98,6 +108,9 @@ def main() -> None:
         "turns": partial(make_turns, texts=texts, speakers=speakers, talkers=talkers),
         "words": partial(make_words, texts=texts, speakers=speakers, talkers=talkers["test"]),
         "over": partial(over_answers.make, texts=texts, speakers=speakers, names=SPEAKERS),
+        "confirm": partial(
+            over_answers.make, texts=texts, speakers=speakers, names=SPEAKERS, halves=("confirm",)
+        ),
         "noise": partial(make_noises, talkers=talkers["test"]),
     }
     for name, make in made.items():

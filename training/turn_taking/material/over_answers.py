@@ -1,13 +1,14 @@
 """What is said, coughed and knocked over an answer, and the answers that it is said over.
 
 A file a sound and `labels.jsonl`; `answers` lie beside them as `answer_*.opus`, in our own voice,
-which the avatar speaks with.
+which the avatar speaks with. A third set, *confirm*, lies apart: what has been chosen and looked at
+on both halves is measured on it once.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,9 @@ NOISES = ("cough", "clap", "door", "keyboard")
 _ROOMS = ("", "study", "office")
 _SPEEDS = (1.0, 1.1, 0.92)
 _SPEAKERS_A_TEXT = {"en": 4, "zh": 3}
-_NOISES_A_KIND = {"tune": 8, "test": 12}
+_TO_CONFIRM = 2
+"""Speakers a text: it has more texts."""
+_NOISES_A_KIND = {"tune": 8, "test": 12, "confirm": 0}
 _SPEECH_RMS = 10 ** (-25 / 20)
 _LEAD_S = 0.1
 
@@ -66,18 +69,20 @@ def make(
     texts: Mapping[str, Any],
     speakers: Speakers,
     names: Mapping[tuple[str, str], tuple[str, ...]],
+    halves: Sequence[str] = ("tune", "test"),
 ) -> None:
-    """Both halves and the answers."""
+    """The sounds and the answers of each half."""
     made = []
-    for half in ("tune", "test"):
+    for half in halves:
         for language in ("en", "zh"):
             # A hum is a person's: programs that spell it out ("em aitch em") say something else.
             voices = [v for v in names[half, language] if v.split()[0] in ("vits", "kokoro")]
             said = texts[half][language]["over"]
             lines = [(kind, text) for kind in said for text in said[kind]]
+            each = _TO_CONFIRM if half == "confirm" else _SPEAKERS_A_TEXT[language]
             for n, (kind, text) in enumerate(lines):
-                for k in range(_SPEAKERS_A_TEXT[language]):
-                    voice = voices[(n * _SPEAKERS_A_TEXT[language] + k) % len(voices)]
+                for k in range(each):
+                    voice = voices[(n * each + k) % len(voices)]
                     pcm = speakers.say(text, voice, _SPEEDS[(n + k) % len(_SPEEDS)])
                     pcm = pcm * (
                         _SPEECH_RMS / float(np.sqrt((pcm[np.abs(pcm) > 1e-3] ** 2).mean()))

@@ -10,6 +10,7 @@ paths imports no HTTP client.
 `choice`: which bundle a profile takes where it wants one of several.
 `lookup`: what a manifest says, found by where the bundle or a file of it lies.
 `installed`: what is on this machine, and how a bundle is put in its place.
+`shared`: bundles that were made on one machine reach the others over the bus.
 `puller`: brings bundles onto this machine.
 `build`: makes one bundle in a folder of its own.
 `download`: resumable downloads, and what a pull reports.

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from visavis.bundles.store.download import DiskFullError, Downloader, PullProgress
-from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
+from visavis.bundles.store.download import Downloader, PullProgress
+from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, DiskFullError, FileRecord
 from visavis.bundles.store.manifest import (
     Archive,
     BundleFile,

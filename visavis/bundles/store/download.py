@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
 import httpx
 
+from visavis.bundles.store.installed import as_store_error, free_bytes, require_space
 from visavis.bundles.store.manifest import Archive
 from visavis.bundles.store.sources.pypi import without_password
 from visavis.bundles.store.sources.remote import Remote
@@ -52,38 +51,6 @@ class SilentProgress:
 
     def say(self, text: str) -> None:
         del text
-
-
-_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class DiskFullError(ModelStoreError):
-    """There is not enough room; no other source could help."""
-
-
-def free_bytes(folder: Path) -> int:
-    """Bytes that may still be written under `folder`."""
-    return shutil.disk_usage(folder).free
-
-
-def require_space(folder: Path, needed_bytes: int, free: Callable[[Path], int]) -> None:
-    """DiskFullError if `needed_bytes` do not fit under `folder`."""
-    available = free(folder)
-    if available < needed_bytes:
-        raise DiskFullError(
-            f"{needed_bytes / 1e6:,.0f} MB are needed in {folder}, {available / 1e6:,.0f} MB are "
-            "free: make room, or choose another disk with --model-dir or VISAVIS_MODEL_DIR"
-        )
-
-
-def as_store_error(error: OSError, folder: Path) -> ModelStoreError:
-    """A failed write as an error that says what to do."""
-    if error.errno in _DISK_FULL:
-        return DiskFullError(
-            f"the disk of {folder} is full: make room and pull again, "
-            "or choose another disk with --model-dir or VISAVIS_MODEL_DIR"
-        )
-    return ModelStoreError(f"cannot write in {folder}: {error}")
 
 
 class _Interrupted(Exception):

@@ -1,9 +1,10 @@
 """What is on this machine: the record beside each pulled bundle, whether it still holds, and how
-a bundle is put in its place: by one writer at a time, and whole or not at all.
+a bundle is put in its place: by one writer at a time, where there is room, and whole or not at all.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -20,6 +21,7 @@ from visavis.bundles.store.manifest import BundleManifest
 from visavis.serving.errors import ModelStoreError
 
 RECORD_NAME = "bundle.lock.json"
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class FileRecord(BaseModel):
@@ -224,3 +226,32 @@ def sweep(folder: Path) -> None:
             os.replace(old, target)
     for left in (*folder.glob(".staging-*"), *folder.glob(".old-*")):
         shutil.rmtree(left, ignore_errors=True)
+
+
+class DiskFullError(ModelStoreError):
+    """There is not enough room; no other source could help."""
+
+
+def free_bytes(folder: Path) -> int:
+    """Bytes that may still be written under `folder`."""
+    return shutil.disk_usage(folder).free
+
+
+def require_space(folder: Path, needed_bytes: int, free: Callable[[Path], int]) -> None:
+    """DiskFullError if `needed_bytes` do not fit under `folder`."""
+    available = free(folder)
+    if available < needed_bytes:
+        raise DiskFullError(
+            f"{needed_bytes / 1e6:,.0f} MB are needed in {folder}, {available / 1e6:,.0f} MB are "
+            "free: make room, or choose another disk with --model-dir or VISAVIS_MODEL_DIR"
+        )
+
+
+def as_store_error(error: OSError, folder: Path) -> ModelStoreError:
+    """A failed write as an error that says what to do."""
+    if error.errno in _DISK_FULL:
+        return DiskFullError(
+            f"the disk of {folder} is full: make room and pull again, "
+            "or choose another disk with --model-dir or VISAVIS_MODEL_DIR"
+        )
+    return ModelStoreError(f"cannot write in {folder}: {error}")

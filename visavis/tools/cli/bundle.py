@@ -1,10 +1,11 @@
-"""`visavis bundle`: make bundles out of weights of one's own, list and remove them."""
+"""`visavis bundle`: make bundles out of weights of one's own, list, share and remove them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
@@ -13,13 +14,23 @@ from rich.text import Text
 
 from visavis.bundles.store import load_manifest
 from visavis.bundles.store.manifest import BundleManifest
+from visavis.bundles.store.shared import share_bundle, unshare_bundle
+from visavis.serving.authentication.access import Certificates
 from visavis.serving.errors import ModelStoreError
+from visavis.serving.settings import secret_in
+from visavis.tools.cli.models import ProgressBars
+from visavis.wire.bus import Bus
+from visavis.wire.permissions import Login, User
 
 if TYPE_CHECKING:
     from visavis.bundles.making import BundleOrder
 
+T = TypeVar("T")
+
 # The makers are imported by the commands that run them: they want onnx, which no other does.
 Say: TypeAlias = Callable[[str], None]
+
+_BUS_WAIT_S = 5.0
 
 bundle_app = typer.Typer(
     no_args_is_help=True,
@@ -58,6 +69,26 @@ ModelDir = Annotated[
 ]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Take the place of a bundle of this name made earlier.")
+]
+
+
+ListedName = Annotated[
+    str, typer.Argument(metavar="NAME", help="As `visavis bundle list` shows it.")
+]
+Nats = Annotated[
+    str, typer.Option(metavar="URL", help="The stack's bus, such as nats://10.0.0.5:4222.")
+]
+NatsPasswordFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--nats-password-file",
+        help="File with the operator's password on the bus (of `visavis keys`: operator), where "
+        "that lets in only those whom it knows.",
+    ),
+]
+NatsCa = Annotated[
+    Path | None,
+    typer.Option("--nats-ca", help="Who signs the certificate of a bus at tls:// (PEM)."),
 ]
 
 
@@ -267,15 +298,74 @@ def list_made(model_dir: ModelDir = None) -> None:
 
 
 @bundle_app.command()
-def remove(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="As `visavis bundle list` shows it.")],
+def share(
+    name: ListedName,
+    nats: Nats,
+    password_file: NatsPasswordFile = None,
+    ca: NatsCa = None,
     model_dir: ModelDir = None,
 ) -> None:
-    """Delete a bundle that was made on this machine; pulled ones stay."""
+    """Put a bundle that was made here where every machine of a stack has it from, over the bus.
+
+    A service whose settings name it and that does not have it fetches it as it starts. What was
+    shared under this name before goes; machines that have it keep theirs.
+
+    Example: `visavis bundle share joe --nats nats://10.0.0.5:4222 --nats-password-file
+    keys/operator`
+    """
+    console = Console()
+
+    async def put(bus: Bus) -> bool:
+        with ProgressBars(console) as bars:
+            return await share_bundle(
+                bus, name, model_dir, lambda done, total: bars.transferred(name, done, total)
+            )
+
+    new = _on_bus(put, nats, password_file, ca)
+    said = f"Shared {name}" if new else f"{name} is shared already, file by file"
+    console.print(Text(said), soft_wrap=True)
+
+
+@bundle_app.command()
+def unshare(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As it was shared.")],
+    nats: Nats,
+    password_file: NatsPasswordFile = None,
+    ca: NatsCa = None,
+) -> None:
+    """Take a bundle back from the bus. Machines that have it keep it."""
+    _on_bus(lambda bus: unshare_bundle(bus, name), nats, password_file, ca)
+    Console().print(Text(f"{name} is shared no more"), soft_wrap=True)
+
+
+@bundle_app.command()
+def remove(name: ListedName, model_dir: ModelDir = None) -> None:
+    """Delete a bundle of one's own from this machine; pulled ones stay, and so does what is shared
+    of it.
+    """
     from visavis.bundles.making import remove_bundle
 
     folder = remove_bundle(name, model_dir)
     Console().print(Text(f"Removed {folder}"), soft_wrap=True)
+
+
+def _on_bus(
+    work: Callable[[Bus], Awaitable[T]], url: str, password_file: Path | None, ca: Path | None
+) -> T:
+    """What `work` returns, done as the bus's operator. Raises SettingsError, BusError."""
+    login = None
+    if password_file is not None:
+        login = Login(User.OPERATOR, secret_in(password_file, "--nats-password-file"))
+    tls = Certificates(ca=ca).bus() if url.startswith("tls:") else None
+
+    async def run() -> T:
+        bus = await Bus.connect(url, name="bundle", wait_s=_BUS_WAIT_S, login=login, tls=tls)
+        try:
+            return await work(bus)
+        finally:
+            await bus.close()
+
+    return asyncio.run(run())
 
 
 def _make_and_show(
