@@ -36,9 +36,10 @@ from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputErr
 
 log = logging.getLogger(__name__)
 
-# Tokens of a prompt that are read at once: large ones are hardly faster on a
-# CPU (243 against 253 tokens/s with 512) and delay a cancel and other slots.
-_BATCH_TOKENS = 64
+# Tokens of a prompt that are read at once: more are hardly faster on a CPU (50 tokens of Qwen in
+# 0.72 s with 64, 0.77 with 32, 0.84 with 16), and delay a cancel and other slots, whose voices
+# break off meanwhile (nothing is written for 0.75, 0.49 and 0.30 s).
+_BATCH_TOKENS = 32
 # A conversation that outgrows its context is cut (`services/llm/prompt.py`). What is kept of it is
 # moved to where it now belongs, in stretches of at least so many tokens, instead of being read
 # anew: ten seconds for a thousand, while the visitor waits. It still is what was said behind the
