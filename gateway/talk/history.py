@@ -12,7 +12,7 @@ from gateway.talk.words import joined
 
 # Older messages are beyond any token budget that answers in real time. So many go at once: a prompt
 # that begins elsewhere each time would be read as a whole each time.
-LIMIT, _KEPT = 200, 100
+LIMIT, _KEPT = 100, 50
 
 # Small models follow an instruction best in the language that they are to answer in.
 _ANSWER_IN = {

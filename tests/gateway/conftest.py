@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,13 @@ async def until(met: Callable[[], Any], timeout_s: float = 30.0) -> Any:
         while not (result := met()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return result
+
+
+async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 30.0) -> None:
+    """Returns once `met` says something true."""
+    async with asyncio.timeout(timeout_s):
+        while not await met():  # noqa: ASYNC110  # asked over HTTP: nothing tells us
+            await asyncio.sleep(0.05)
 
 
 SETTINGS: dict[str, Any] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.stages import registry
 from tests.full_disk import limited_files
-from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.media import film
 from tests.gateway.test_api import new_session, problem
@@ -26,13 +26,6 @@ from visavis.client import GatewayClient
 from visavis.serving.discovery import Replica, discover
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 30.0) -> None:
-    """Returns once `met` says something true."""
-    async with asyncio.timeout(timeout_s):
-        while not await met():  # noqa: ASYNC110  # asked over HTTP: nothing tells us
-            await asyncio.sleep(0.05)
 
 
 async def first_of(events: AsyncIterator[Any], kind: str, count: int) -> AsyncIterator[Any]:

@@ -15,10 +15,9 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
 from gateway.session import presence, ticks
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
-from tests.gateway.test_faults import eventually
 from tests.gateway.test_webrtc import Browser
 from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.clock import MonotonicClock
