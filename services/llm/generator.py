@@ -22,7 +22,7 @@ from services.llm.backends.base import (
 from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
 from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
-from services.llm.prompt import asks_in_chinese, build_prompt, fits_surely
+from services.llm.prompt import Beginning, asks_in_chinese, build_prompt, fits_surely
 from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
 from services.llm.tools import CallPieces, check_calls, check_tools
 from visavis.serving import metrics
@@ -81,6 +81,8 @@ class AnswerRequest:
     held: bool = False
     passages: tuple[Passage, ...] = ()
     """What is known of the question, the best first."""
+    beginning: Beginning | None = field(default=None, compare=False)
+    """Of the prompts of this conversation; None: there were none."""
 
     def check(self) -> None:
         """Raises InvalidInputError naming the field that is out of bounds."""
@@ -294,7 +296,7 @@ class Generator:
         if request.tools is not None:
             room -= await self._cost_of(request.tools, room)
         return BackendRequest(
-            await self._prompt(request.messages, room, request.passages),
+            await self._prompt(request, room),
             Sampling(
                 max_tokens=max_tokens,
                 temperature=temperature,
@@ -323,26 +325,21 @@ class Generator:
             )
         return tokens
 
-    async def _prompt(
-        self,
-        messages: tuple[ChatMessage, ...],
-        budget_tokens: int,
-        passages: tuple[Passage, ...] = (),
-    ) -> tuple[ChatMessage, ...]:
+    async def _prompt(self, request: AnswerRequest, budget_tokens: int) -> tuple[ChatMessage, ...]:
+        messages = request.messages
         persona = self._defaults.persona_for(messages)
-        if not passages and fits_surely(messages, persona, budget_tokens):
-            return build_prompt(
-                messages, persona=persona, budget_tokens=budget_tokens, count_tokens=_bytes_in
-            )
-        # Counting asks the backend, which may block.
-        return await asyncio.to_thread(
+        build = functools.partial(
             build_prompt,
             messages,
             persona=persona,
             budget_tokens=budget_tokens,
-            count_tokens=self._backend.count_tokens,
-            passages=passages,
+            passages=request.passages,
+            beginning=request.beginning,
         )
+        if not request.passages and fits_surely(messages, persona, budget_tokens):
+            return build(count_tokens=_bytes_in)
+        # Counting asks the backend, which may block.
+        return await asyncio.to_thread(build, count_tokens=self._backend.count_tokens)
 
 
 class _Spoken:

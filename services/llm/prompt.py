@@ -24,6 +24,8 @@ _QUESTION_SHARE = 0.25
 # on every turn would change the prompt's beginning every time, and the model
 # would have to read all of it again (seconds on a CPU) instead of what is new.
 _KEEP_SHARE = 0.6
+# By so many messages it is found again where a prompt began.
+_TELLING_MESSAGES = 4
 # More than any context holds; bounds what one request costs to clean and count.
 _MOST_MESSAGES = 1_000
 _LONGEST_MESSAGE_CHARS = 32_768
@@ -39,6 +41,30 @@ _FEWEST_TELLING_WORDS = 3
 _SPACE = re.compile("[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 
+class Beginning:
+    """Where one conversation's prompts begin: none begins earlier than the one before it.
+
+    Whoever sends the conversation drops old messages, too, and in what is left the places at which
+    it is cut are others. A prompt that began earlier again would be read as a whole.
+    """
+
+    def __init__(self) -> None:
+        self._first: tuple[ChatMessage, ...] = ()
+
+    def from_here(self, history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+        """What comes no earlier than the last prompt began; all, where that is not in it."""
+        first = self._first
+        if first:
+            for at in range(len(history) - len(first) + 1):
+                if tuple(history[at : at + len(first)]) == first:
+                    return history[at:]
+        return history
+
+    def note(self, history: Sequence[ChatMessage]) -> None:
+        """A prompt has been made, of this before its question."""
+        self._first = tuple(history[:_TELLING_MESSAGES])
+
+
 def build_prompt(
     messages: Sequence[ChatMessage],
     *,
@@ -46,10 +72,12 @@ def build_prompt(
     budget_tokens: int,
     count_tokens: TokenCounter,
     passages: Sequence[Passage] = (),
+    beginning: Beginning | None = None,
 ) -> tuple[ChatMessage, ...]:
     """The system message, then as much of the newest history as fits.
 
     passages: what is known of the newest question, told with it as far as there is room.
+    beginning: of this conversation's prompts so far; it is told where this one begins.
 
     `persona` stands in where the conversation brings no system message. Oldest
     pairs go first, always in the same places as the conversation grows. A
@@ -75,8 +103,11 @@ def build_prompt(
     merged = _merge(clean[1:] if has_system else clean)
     asked = max(at for at, message in enumerate(merged) if message.role == "user")
     newest = _with_known(merged[asked:], room, passages, count_tokens)
-    history = (*merged[:asked], *newest)
-    return (*system, *_newest(history, room, count_tokens, kept=len(newest)))
+    before = merged[:asked] if beginning is None else beginning.from_here(merged[:asked])
+    fitting_ones = _newest((*before, *newest), room, count_tokens, kept=len(newest))
+    if beginning is not None:
+        beginning.note(fitting_ones[: -len(newest)])
+    return (*system, *fitting_ones)
 
 
 def fits_surely(messages: Sequence[ChatMessage], persona: str, budget_tokens: int) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 from services.llm.backends.base import ToolCallDelta
 from services.llm.gate import Order, Place
 from services.llm.generator import Answer, AnswerRequest, Generator
+from services.llm.prompt import Beginning
 from visavis.serving.admission.meter import Meter, Unit
 from visavis.serving.errors import BusError, InvalidInputError, VisavisError
 from visavis.serving.stage import Stage, StageWork, Turn
@@ -140,6 +141,7 @@ class AnsweringSession(StageWork):
         self._reading: Place | None = None
         self._confirmed = 0
         """The newest turn whose answer is known to be wanted."""
+        self._beginning = Beginning()
         # What is being read is the beginning of what is asked next: the answer waits for it.
         self._at_slot = asyncio.Lock()
 
@@ -221,7 +223,10 @@ class AnsweringSession(StageWork):
             async with self._at_slot:
                 read_request, self._to_read = self._to_read, None
                 try:
-                    if read_request is None or (request := read_request()) == self._read:
+                    if read_request is None:
+                        continue
+                    request = self._asked(read_request)
+                    if request == self._read:
                         continue
                     self._read = request
                     # No unit of the meter: it makes way for whoever waits for an answer.
@@ -234,21 +239,23 @@ class AnsweringSession(StageWork):
 
     async def _answer(self, turn: AnsweredTurn, read_request: Callable[[], AnswerRequest]) -> None:
         got = Stamp.now("llm.first_got")
-        request = read_request()
+        request = self._asked(read_request)
         if turn.number <= self._confirmed:
             request = replace(request, held=False)
         try:
             while (called := await self._write(turn, request, got)).calls:
                 await self._publish_text(turn, _PHRASE_END if called.text else "")
                 tell = self._stage.tools_called(turn.number, called.text, called.calls)
-                read_request = await turn.results(tell)
-                request = read_request()
+                request = self._asked(await turn.results(tell))
         except VisavisError:
             # What was said so far can be spoken to its end.
             with contextlib.suppress(BusError):
                 await self._publish_last(turn)
             raise
         await self._publish_last(turn)
+
+    def _asked(self, read_request: Callable[[], AnswerRequest]) -> AnswerRequest:
+        return replace(read_request(), beginning=self._beginning)
 
     async def _write(self, turn: AnsweredTurn, request: AnswerRequest, got: Stamp) -> _Written:
         answer = self._generator.answer(request, self._slot)

@@ -6,7 +6,14 @@ import pytest
 
 from services.llm.backends.base import ChatMessage, Role
 from services.llm.passages import Passage
-from services.llm.prompt import CUT_MARK, asks_in_chinese, build_prompt, clean_text, fits_surely
+from services.llm.prompt import (
+    CUT_MARK,
+    Beginning,
+    asks_in_chinese,
+    build_prompt,
+    clean_text,
+    fits_surely,
+)
 from visavis.serving.errors import InvalidInputError
 
 
@@ -90,6 +97,21 @@ def test_the_beginning_stays_the_same_while_the_conversation_grows() -> None:
     changes = sum(a != b for a, b in itertools.pairwise(starts))
     assert starts[0] != starts[-1]
     assert changes <= len(starts) // 3
+
+
+def test_no_prompt_begins_earlier_than_the_one_before() -> None:
+    # Whoever sends the conversation drops messages, too, at other times.
+    beginning, said, starts = Beginning(), list[str](), list[int]()
+    for number in range(0, 200, 2):
+        sent = talk(*said, f"message {number:03}")
+        built = build_prompt(
+            sent, persona="P", budget_tokens=600, count_tokens=len, beginning=beginning
+        )
+        starts.append(int(built[1].content[-3:]))
+        said += [f"message {number:03}", f"message {number + 1:03}"]
+        said = said[-30:] if len(said) > 60 else said
+    assert starts == sorted(starts)
+    assert len(set(starts)) <= len(starts) // 3
 
 
 def test_a_question_that_is_too_long_keeps_both_ends() -> None:
