@@ -39,7 +39,7 @@ from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
-from gateway.openai import chat, errors, routes_models, speech, transcriptions
+from gateway.openai import chat, errors, models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
@@ -177,7 +177,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
-    for module in (routes_models, chat, speech, transcriptions, realtime, calls):
+    for module in (models, chat, speech, transcriptions, realtime, calls):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
     app.include_router(routes_operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
