@@ -33,7 +33,7 @@ from gateway.api import (
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.description import DescribedApp
 from gateway.api.state import Gateway
-from gateway.apps import captions, routes_say
+from gateway.apps import routes as app_routes
 from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
@@ -164,8 +164,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     problems.install(app)
     for module in (
         routes_sessions,
-        routes_say,
-        captions,
+        app_routes,
         routes_media,
         routes_webrtc,
         routes_hls,
