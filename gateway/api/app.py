@@ -21,17 +21,11 @@ from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
-from gateway.api import (
-    problems,
-    routes_cache,
-    routes_catalog,
-    routes_media,
-    routes_operation,
-    routes_sessions,
-    sockets,
-)
+from gateway.api import problems, sockets
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.description import DescribedApp
+from gateway.api.routes import cache, catalog, media, operation
+from gateway.api.routes import sessions as session_routes
 from gateway.api.state import Gateway
 from gateway.apps import routes as app_routes
 from gateway.apps import sockets as app_sockets
@@ -163,22 +157,22 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     cross_origin(app, settings)
     problems.install(app)
     for module in (
-        routes_sessions,
+        session_routes,
         app_routes,
-        routes_media,
+        media,
         routes_webrtc,
         routes_hls,
         routes_broadcasts,
-        routes_catalog,
-        routes_cache,
-        routes_operation,
+        catalog,
+        cache,
+        operation,
         room_routes,
         face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
     for module in (models, chat, speech, transcriptions, realtime, calls):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
-    app.include_router(routes_operation.health, responses=problems.responses(400))
+    app.include_router(operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
     app.include_router(realtime.sockets)
     app.include_router(room_routes.sockets)
