@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.api.app import create_app
 from gateway.edge.tls import open_tls
-from gateway.peers.leaving import DrainingServer
-from gateway.peers.listening import listen
+from gateway.peers.server import DrainingServer, listen
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.logs import configure_logging

@@ -9,11 +9,7 @@
 `problems`: errors as HTTP answers, in one table.
 `description`: all of it as OpenAPI 3.0 tells it.
 `uploads`: forms in memory, and work for as long as the client is there.
-`routes_sessions`: sessions, text, interruption, turns.
-`routes_media`: WebRTC and recordings.
-`routes_catalog`: voices and avatars.
-`routes_cache`: what can be said without a language model.
-`routes_operation`: services, metrics, health.
+`routes/`: the doors of HTTP, one module for each thing that they are about.
 `hub`: a session's events on their way to everybody who listens.
 `sockets`: the two WebSockets, events and media.
 """

@@ -21,25 +21,19 @@ from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
-from gateway.api import (
-    problems,
-    routes_cache,
-    routes_catalog,
-    routes_media,
-    routes_operation,
-    routes_sessions,
-    sockets,
-)
+from gateway.api import problems, sockets
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.description import DescribedApp
+from gateway.api.routes import cache, catalog, media, operation
+from gateway.api.routes import sessions as session_routes
 from gateway.api.state import Gateway
-from gateway.apps import captions, routes_say
+from gateway.apps import routes as app_routes
 from gateway.apps import sockets as app_sockets
 from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
-from gateway.openai import chat, errors, routes_models, speech, transcriptions
+from gateway.openai import chat, errors, models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
@@ -163,23 +157,22 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     cross_origin(app, settings)
     problems.install(app)
     for module in (
-        routes_sessions,
-        routes_say,
-        captions,
-        routes_media,
+        session_routes,
+        app_routes,
+        media,
         routes_webrtc,
         routes_hls,
         routes_broadcasts,
-        routes_catalog,
-        routes_cache,
-        routes_operation,
+        catalog,
+        cache,
+        operation,
         room_routes,
         face_routes,
     ):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_ANYWHERE)
-    for module in (routes_models, chat, speech, transcriptions, realtime, calls):
+    for module in (models, chat, speech, transcriptions, realtime, calls):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
-    app.include_router(routes_operation.health, responses=problems.responses(400))
+    app.include_router(operation.health, responses=problems.responses(400))
     app.include_router(sockets.router)
     app.include_router(realtime.sockets)
     app.include_router(room_routes.sockets)

@@ -28,9 +28,9 @@ from gateway.api.events import (
     parse_command,
 )
 from gateway.api.problems import ForbiddenError, code_of, problem_of
-from gateway.api.routes_sessions import change_session, place_of
+from gateway.api.routes.sessions import change_session, place_of
 from gateway.api.state import Gateway, caller_of, gateway_of
-from gateway.apps.routes_say import say_in
+from gateway.apps.routes import say_in
 from gateway.session.session import Session
 from gateway.talk.actions import Manner
 from gateway.talk.microphone import pcm_of_message

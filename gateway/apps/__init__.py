@@ -3,7 +3,6 @@
 `sayings`: texts that wait to be said as they stand, pure.
 `speech`: speech that a client brings, pure.
 `unasked`: opens the turns in which both are said.
-`routes_say`: the door for texts.
-`captions`: what was said as subtitles.
+`routes`: the doors for texts, and for what was said as subtitles.
 `sockets`: sound alone, as plain samples, both ways; and speech that is brought.
 """

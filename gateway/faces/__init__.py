@@ -1,8 +1,7 @@
 """A session's face for other engines: its poses in their words, by the ways that they know.
 
 `poses`: what a session's poses say, as numbers.
-`osc`: messages and bundles of Open Sound Control.
-`vmc`: a pose for whoever speaks VMC: VSeeFace, Warudo, VMC4UE and others.
+`vmc`: a pose for whoever speaks VMC, by Open Sound Control: VSeeFace, Warudo, VMC4UE and others.
 `live_link`: a pose as Live Link Face sends it, and a take as a table.
 `talking_head`: sound and poses together, as a head in the browser plays them.
 `destinations`: where poses may be sent, as the operator has named them.

@@ -7,9 +7,9 @@ sender says that it is there. Pure.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+import struct
+from collections.abc import Callable, Mapping, Sequence
 
-from gateway.faces import osc
 from gateway.faces.poses import REST, Pose
 from visavis.arkit import APPLE_NAMES, ARKIT_NAMES, IN_APPLES_ORDER
 
@@ -21,6 +21,8 @@ _ALIVE_S = 1.0
 
 Quaternion = tuple[float, float, float, float]
 """x, y, z, w."""
+_AT_ONCE = struct.pack(">Q", 1)
+"""A bundle's time tag: as it comes."""
 
 
 class VmcSender:
@@ -36,8 +38,8 @@ class VmcSender:
         found = self._frame(pose)
         if self._said_s is None or not 0 <= at_s - self._said_s < _ALIVE_S:
             self._said_s = at_s
-            alive = [osc.message("/VMC/Ext/OK", 1), osc.message("/VMC/Ext/T", float(at_s))]
-            found = [*osc.bundles(alive, MOST_BYTES), *found]
+            alive = [osc_message("/VMC/Ext/OK", 1), osc_message("/VMC/Ext/T", float(at_s))]
+            found = [*osc_bundles(alive, MOST_BYTES), *found]
         return found
 
     def rest(self) -> list[bytes]:
@@ -47,11 +49,11 @@ class VmcSender:
     def _frame(self, pose: Pose) -> list[bytes]:
         values = self._values(pose)
         messages = [
-            osc.message("/VMC/Ext/Blend/Val", name, float(value)) for name, value in values.items()
+            osc_message("/VMC/Ext/Blend/Val", name, float(value)) for name, value in values.items()
         ]
         x, y, z, w = head_rotation(pose)
-        head = osc.message("/VMC/Ext/Bone/Pos", "Head", 0.0, 0.0, 0.0, x, y, z, w)
-        return osc.bundles([head, *messages, osc.message("/VMC/Ext/Blend/Apply")], MOST_BYTES)
+        head = osc_message("/VMC/Ext/Bone/Pos", "Head", 0.0, 0.0, 0.0, x, y, z, w)
+        return osc_bundles([head, *messages, osc_message("/VMC/Ext/Blend/Apply")], MOST_BYTES)
 
 
 def head_rotation(pose: Pose) -> Quaternion:
@@ -133,3 +135,35 @@ NAMES: Mapping[str, Callable[[Pose], Mapping[str, float]]] = {
 """What a figure's blendshapes may be called: 52 with capitals ("perfect sync") or without, or the
 expressions of VRM.
 """
+
+
+def osc_message(address: str, *values: str | int | float) -> bytes:
+    """One message of Open Sound Control 1.0: texts, which are ASCII, and numbers."""
+    tags, body = ",", b""
+    for value in values:
+        if isinstance(value, str):
+            tags, body = tags + "s", body + _text(value)
+        elif isinstance(value, int):
+            tags, body = tags + "i", body + struct.pack(">i", value)
+        else:
+            tags, body = tags + "f", body + struct.pack(">f", value)
+    return _text(address) + _text(tags) + body
+
+
+def osc_bundles(messages: Sequence[bytes], most_bytes: int) -> list[bytes]:
+    """Messages in order, in as few bundles as fit into datagrams of `most_bytes`."""
+    found: list[bytes] = []
+    head = bundle = b"#bundle\0" + _AT_ONCE
+    for each in messages:
+        element = struct.pack(">i", len(each)) + each
+        if len(bundle) > len(head) and len(bundle) + len(element) > most_bytes:
+            found.append(bundle)
+            bundle = head
+        bundle += element
+    return [*found, bundle]
+
+
+def _text(text: str) -> bytes:
+    """Ends with a zero, filled up to fours."""
+    data = text.encode("ascii", "replace") + b"\0"
+    return data + bytes(-len(data) % 4)

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 
 from gateway.api.state import TheGateway
 from gateway.openai.errors import OpenAiRoute, event_of, responses
-from gateway.openai.names import known_model
+from gateway.openai.models import known_model
 from gateway.openai.schemas import ChatRequest
 from gateway.openai.serving import DONE, EVENTS, Flowing, begun, event, whole, within_limits
 from gateway.stages.plain_calls import Written

@@ -14,9 +14,9 @@ from pydantic import AfterValidator, BaseModel, Field
 from gateway import metrics
 from gateway.api.state import TheGateway
 from gateway.openai.errors import OpenAiRoute, event_of, responses
-from gateway.openai.formats import FORMATS, RATE_HZ, open_encoder
-from gateway.openai.names import aliases_of, known_model, voice_named
+from gateway.openai.models import aliases_of, known_model, voice_named
 from gateway.openai.serving import EVENTS, Flowing, begun, event, within_limits
+from gateway.openai.sound_files import FORMATS, RATE_HZ, open_encoder
 from gateway.stages.plain_calls import Sound, Speaking
 from visavis.serving.errors import VisavisError
 from visavis.styles import STYLES

@@ -20,10 +20,10 @@ from gateway.api.problems import TooLargeError
 from gateway.api.state import Gateway, TheGateway
 from gateway.api.uploads import read_form
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, responses, unsupported
-from gateway.openai.names import aliases_of, known_model
+from gateway.openai.models import aliases_of, known_model
 from gateway.openai.passages import as_srt, as_verbose_json, as_vtt, usage_of
-from gateway.openai.recordings import samples_of
 from gateway.openai.serving import EVENTS, Flowing, begun, event, whole, within_limits
+from gateway.openai.sound_files import samples_of
 from gateway.stages.plain_calls import RECOGNISED_RATE_HZ, Recognised
 from visavis.serving.errors import VisavisError
 

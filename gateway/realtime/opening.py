@@ -10,7 +10,7 @@ from typing import Any
 
 from gateway.access.callers import Caller
 from gateway.api.state import Gateway
-from gateway.openai.names import HEARING, known_model, voice_named
+from gateway.openai.models import HEARING, known_model, voice_named
 from gateway.realtime.protocol.config import SessionConfig, first_config
 from gateway.realtime.protocol.dialogue import Dialogue
 from gateway.session.session import Session

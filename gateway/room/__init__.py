@@ -2,7 +2,6 @@
 
 `choosing/`: which comment is answered next, and what else is said; pure.
 `platforms/`: chats of Twitch, Bilibili and YouTube as comments.
-`allowance`: how many comments may come.
 `schemas`: what the doors take and tell.
 `room`: a room bound to one session.
 `views`: a room as its operator sees it.

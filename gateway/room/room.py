@@ -19,7 +19,6 @@ from gateway.api.events import AnswerEvent, SayEvent, TurnEvent
 from gateway.api.hub import Outbox
 from gateway.background import Background
 from gateway.room import schemas
-from gateway.room.allowance import Allowance
 from gateway.room.choosing.comments import Comment, Kind, Outcome
 from gateway.room.choosing.gifts import ThankRules
 from gateway.room.choosing.host import Begin, Host, Hush, Order, Situation, Speech, Why
@@ -60,6 +59,28 @@ class RoomOutbox(Outbox[schemas.RoomEvent]):
             self._waiting.popleft()
             self.dropped += 1
         self._put(event)
+
+
+class Allowance:
+    """So many a second, and for a moment more: a bucket of tokens that fills by itself.
+
+    Pure: the time is an argument.
+    """
+
+    def __init__(self, per_s: float, burst: int, now: float) -> None:
+        self._per_s = per_s
+        self._burst = burst
+        self._left = float(burst)
+        self._at_s = now
+
+    def take(self, wanted: int, now: float) -> float:
+        """0: they may come, and are counted; else after how many seconds they might."""
+        self._left = min(self._burst, self._left + (now - self._at_s) * self._per_s)
+        self._at_s = now
+        if wanted <= self._left:
+            self._left -= wanted
+            return 0.0
+        return (min(wanted, self._burst) - self._left) / self._per_s
 
 
 class Room:

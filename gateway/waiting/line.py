@@ -1,12 +1,27 @@
-"""Places in a queue, first come first served. Pure: the time is an argument."""
+"""Places in a queue, first come first served, and how long who waits there will wait.
+
+Pure: the time is an argument.
+"""
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 Wish = TypeVar("Wish")
+_Times = NDArray[np.float64]
+_KEPT = 300
+_STEPS = 150
+_AS_GOOD_AS_ONE = 0.7
+"""Once so much of an end is expected, it is more likely to have come than not: waits are told to be
+as long as they mostly are, which is less than their mean."""
+_HORIZON_MEANS = 6.0
+"""Waits of more than so many mean visits are not told: too much is unknown."""
 
 
 class Phase(StrEnum):
@@ -91,3 +106,87 @@ class Line(Generic[Wish]):
         for place in gone:
             self.end(place, Phase.LEFT)
         return gone
+
+
+class Departures:
+    """Predicts how long it takes until a number of the open sessions have ended.
+
+    How long visits last is estimated from those that ended and from those that go on (E. Kaplan
+    and P. Meier, "Nonparametric Estimation from Incomplete Observations", 1958). A session that is
+    open is as old as it is: what is left of it is what was left of others at its age. Whoever
+    leaves is followed by a new visitor, whose visit is as long as any (a renewal process).
+    """
+
+    def __init__(self) -> None:
+        self._lasted_s: deque[float] = deque(maxlen=_KEPT)
+        self._open: dict[str, float] = {}
+
+    def opened(self, session: str, now_s: float) -> None:
+        """A visit begins."""
+        self._open[session] = now_s
+
+    def ended(self, session: str, now_s: float) -> None:
+        """It is over. Nothing if it never began."""
+        began_s = self._open.pop(session, None)
+        if began_s is not None:
+            self._lasted_s.append(now_s - began_s)
+
+    def waits_s(self, most: int, now_s: float) -> list[float | None]:
+        """Until the first, the second … of `most` has ended; None: that cannot be told.
+
+        Nothing is told where no visit has ended yet.
+        """
+        if not self._lasted_s or not self._open or most <= 0:
+            return [None] * max(0, most)
+        ages_s = now_s - np.fromiter(self._open.values(), np.float64)
+        survival = _Survival(np.asarray(self._lasted_s), ages_s)
+        step_s = _HORIZON_MEANS * survival.mean_s / _STEPS
+        ended = _expected_ends(survival, ages_s, step_s)
+        counts = np.arange(most) + _AS_GOOD_AS_ONE
+        waits_s = np.interp(counts, np.maximum.accumulate(ended), step_s * np.arange(_STEPS + 1))
+        return [float(w) if c <= ended[-1] else None for w, c in zip(waits_s, counts, strict=True)]
+
+
+class _Survival:
+    """The share of visits that last longer than some time; as a step function, and its tail."""
+
+    def __init__(self, lasted_s: _Times, ages_s: _Times) -> None:
+        """lasted_s: [L] float64, of visits that ended; ages_s: [N] float64, of those that go on."""
+        length_s = np.sort(lasted_s)
+        # At risk at the end of a visit: those that lasted as long, and those that are as old.
+        as_long = len(length_s) - np.arange(len(length_s))
+        as_old = len(ages_s) - np.searchsorted(np.sort(ages_s), length_s)
+        share = np.cumprod(1.0 - 1.0 / (as_long + as_old))
+        self._at_s = np.concatenate([[0.0], length_s])
+        self._share = np.concatenate([[1.0], share])
+        self.mean_s = max(1.0, float(lasted_s.sum() + ages_s.sum()) / len(lasted_s))
+        """As if visits ended at a constant rate, which is what is taken for those that last longer
+        than any that ended."""
+
+    def beyond(self, time_s: _Times) -> _Times:
+        """Share of visits that last longer than `time_s`, between the steps by interpolation."""
+        last_s = self._at_s[-1]
+        # Of those that are left nothing is known but that they may end at any time.
+        left = max(float(self._share[-1]), 0.5 / (len(self._at_s) + 1))
+        tail = left * np.exp2(-np.maximum(0.0, time_s - last_s) / self.mean_s)
+        within = np.interp(time_s, self._at_s, self._share)
+        share: _Times = np.where(time_s >= last_s, tail, within)
+        return share
+
+
+def _expected_ends(survival: _Survival, ages_s: _Times, step_s: float) -> _Times:
+    """How many sessions have ended by each step, newcomers in the place of those that left.
+
+    ages_s: [N] float64. Returns [_STEPS + 1] float64.
+    """
+    times_s: _Times = np.linspace(0.0, _STEPS * step_s, _STEPS + 1)
+    left = np.maximum(1e-9, survival.beyond(ages_s))
+    later_s: _Times = np.add.outer(ages_s, times_s)
+    ended: _Times = (1.0 - survival.beyond(later_s) / left[:, None]).sum(axis=0)
+    gone = 1.0 - survival.beyond(times_s)
+    # Those who came as others left, of whom some have left again by each step.
+    newly = np.diff(ended, prepend=0.0)
+    for _ in range(round(_HORIZON_MEANS)):
+        newly = np.diff(np.convolve(newly, gone)[: _STEPS + 1], prepend=0.0)
+        ended = ended + np.cumsum(newly)
+    return ended

@@ -1,15 +1,17 @@
-"""The three things that are asked for, each as the events that answer it."""
+"""What is asked for, as the events that answer it: what there is, and three things to be done."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import soxr
 from numpy.typing import NDArray
 
+from gateway.stages.catalog import Voice
 from gateway.stages.growing import Growing
 from gateway.stages.plain_calls import RECOGNISED_RATE_HZ, PlainCalls, Speaking, Wanted
 from gateway.talk.actions import Message
@@ -25,6 +27,7 @@ LONGEST_QUESTION = 10_000
 _UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 _CHUNK_SAMPLES = 4800
 _RATES_HZ = (8000, 48_000)
+_NAME = "visavis"
 
 
 class Microphone:
@@ -144,3 +147,57 @@ async def handled(
     else:
         yield Event("not-handled", {"text": "", "context": context})
     yield Event("handled-stop")
+
+
+def info(hears: Sequence[str], voices: Sequence[Voice]) -> Event:
+    """What this server says of itself: programs to hear, to speak and to answer.
+
+    hears: languages that are understood. What does not run now is left out.
+    """
+    speaks = sorted({language for voice in voices for language in voice.languages})
+    programs: dict[str, list[dict[str, Any]]] = {
+        "asr": [],
+        "tts": [],
+        "handle": [],
+        **{kind: [] for kind in ("intent", "wake", "mic", "snd")},
+    }
+    if hears:
+        model = _artifact(_NAME, "Whichever recogniser hears the language") | {
+            "languages": list(hears)
+        }
+        programs["asr"].append(
+            _artifact(_NAME, "Speech to text")
+            | {"models": [model], "supports_transcript_streaming": True}
+        )
+    if voices:
+        programs["tts"].append(
+            _artifact(_NAME, "Text to speech")
+            | {
+                "voices": [
+                    _artifact(voice.name, voice.description) | {"languages": voice.languages}
+                    for voice in voices
+                ],
+                "supports_synthesize_streaming": True,
+            }
+        )
+    model = _artifact(_NAME, "The language model") | {"languages": sorted({*hears, *speaks})}
+    programs["handle"].append(
+        _artifact(_NAME, "Conversation with the language model")
+        | {
+            "models": [model],
+            "supports_handled_streaming": True,
+            "supports_home_control": False,
+        }
+    )
+    return Event("info", programs)
+
+
+def _artifact(name: str, description: str) -> dict[str, Any]:
+    attribution: Mapping[str, str] = {"name": _NAME, "url": ""}
+    return {
+        "name": name,
+        "attribution": attribution,
+        "installed": True,
+        "description": description,
+        "version": version("visavis"),
+    }

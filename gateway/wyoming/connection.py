@@ -21,10 +21,10 @@ from gateway.wyoming.answering import (
     LONGEST_TEXT,
     Microphone,
     handled,
+    info,
     spoken,
     transcribed,
 )
-from gateway.wyoming.describing import info
 from gateway.wyoming.events import Event, encoded, read_head, read_rest
 from gateway.wyoming.remembering import Conversations
 from visavis.serving.errors import InvalidInputError, StageLostError, VisavisError

@@ -12,8 +12,7 @@ from playwright.async_api import FilePayload, Page, expect
 from services.face.avatar import topology
 from services.face.avatar.making.decoding import check_picture
 from services.face.avatar.making.landmarks import Landmarks
-from services.face.avatar.making.portrait import check_face, check_room
-from services.face.avatar.making.seen import check_seen
+from services.face.avatar.making.portrait import check_face, check_room, check_seen
 from services.face.avatar.store import check_new
 from tests.browser.driving import open_page, start
 from tests.browser.stub_gateway import StubGateway

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from services.asr.settings import AsrSettings
 from services.face.lips.audio_to_face import WEIGHTS
-from visavis.bundles.compile.cache import PlanCache
-from visavis.bundles.compile.plan_record import PlanKey, PlanMemory, PlanRecord, TensorInfo
+from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.record import PlanKey, PlanMemory, PlanRecord, TensorInfo
 from visavis.bundles.store import load_manifest
 from visavis.bundles.store.catalogue import default_model_dir
 from visavis.bundles.store.installed import FileRecord

@@ -194,7 +194,7 @@ def test_it_asks_at_the_ports_that_the_image_listens_at(overlay: str) -> None:
 
 
 def test_the_gateway_is_asked_for_what_it_answers() -> None:
-    from gateway.api.routes_operation import health
+    from gateway.api.routes.operation import health
     from gateway.edge.headers import LIVE_PATH
 
     container = of_kind("cpu", "Deployment")["gateway"]["spec"]["template"]["spec"]["containers"][0]

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
-from services.face.engines.head.clothes import freedom
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
-from services.face.engines.head.model import model_of
+from services.face.engines.head.model import freedom, model_of
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone

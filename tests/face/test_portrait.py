@@ -24,10 +24,10 @@ from services.face.avatar.making.maker import shows_inside
 from services.face.avatar.making.portrait import (
     PortraitStudio,
     check_face,
+    check_seen,
     crop_head,
     head_angles,
 )
-from services.face.avatar.making.seen import check_seen
 from services.face.avatar.mesh import head_frame
 from tests.face.portraits import (
     astronaut,

@@ -22,7 +22,7 @@ from gateway.access.doorkeeper import Doorkeeper
 from gateway.answers.questions import normalised
 from gateway.api.access import AccessControl
 from gateway.api.events import parse_command
-from gateway.api.routes_catalog import read_upload
+from gateway.api.routes.catalog import read_upload
 from gateway.api.schemas import Offer, SayRequest, SessionChange, SessionRequest, TextRequest
 from gateway.openai.errors import RefusedError
 from gateway.openai.schemas import ChatRequest

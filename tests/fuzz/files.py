@@ -23,8 +23,7 @@ from hypothesis import strategies as st
 
 from gateway.answers.book import read_book
 from gateway.openai.errors import RefusedError
-from gateway.openai.formats import open_encoder
-from gateway.openai.recordings import samples_of
+from gateway.openai.sound_files import open_encoder, samples_of
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sound import AacEncoder

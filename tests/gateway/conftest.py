@@ -16,7 +16,7 @@ from gateway.api.app import create_app
 from gateway.api.state import Gateway
 from gateway.edge.server import server_config
 from gateway.edge.tls import open_tls
-from gateway.peers.listening import listen
+from gateway.peers.server import listen
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import Doubles
 from visavis.client import GatewayClient

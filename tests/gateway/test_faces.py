@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 import websockets
 
-from gateway.faces import live_link, osc, vmc
+from gateway.faces import live_link, vmc
 from gateway.faces.destinations import Destination, destination
 from gateway.faces.poses import REST, Pose, pose_of
 from gateway.settings import GatewaySettings
@@ -64,10 +64,10 @@ def padded(data: bytes, at: int) -> tuple[str, int]:
 
 async def test_open_sound_control_by_the_byte() -> None:
     """The examples of the specification of OSC 1.0."""
-    assert osc.message("/oscillator/4/frequency", 440.0) == (
+    assert vmc.osc_message("/oscillator/4/frequency", 440.0) == (
         b"/oscillator/4/frequency\0,f\0\0\x43\xdc\0\0"
     )
-    assert osc.message("/foo", 1000, -1, "hello", 1.234, 5.678) == (
+    assert vmc.osc_message("/foo", 1000, -1, "hello", 1.234, 5.678) == (
         b"/foo\0\0\0\0,iisff\0\0\0\0\x03\xe8\xff\xff\xff\xffhello\0\0\0"
         b"\x3f\x9d\xf3\xb6\x40\xb5\xb2\x2d"
     )

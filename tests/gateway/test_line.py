@@ -10,8 +10,7 @@ import pytest
 
 from gateway.stages.registry import ReplicaState
 from gateway.stages.room import shortage
-from gateway.waiting.departures import Departures
-from gateway.waiting.line import Line, Phase
+from gateway.waiting.line import Departures, Line, Phase
 from visavis.serving.admission.admission import Capacity
 from visavis.serving.discovery import Replica
 

@@ -18,9 +18,9 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from gateway.openai.formats import FORMATS
-from gateway.openai.names import VOICES, voice_named
+from gateway.openai.models import VOICES, voice_named
 from gateway.openai.passages import as_srt, as_vtt, cues, words
+from gateway.openai.sound_files import FORMATS
 from gateway.stages.catalog import Voice
 from gateway.stages.plain_calls import Passage
 from tests.fakes import MetricGrowth

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.api.events import AnswerEvent, WordsEvent, WordTime
-from gateway.apps.captions import sentences
+from gateway.apps.routes import sentences
 from gateway.apps.sayings import MOST_WAITING
 from gateway.stages.plain_calls import Passage
 from gateway.talk.actions import Emit

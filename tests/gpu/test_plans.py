@@ -12,9 +12,9 @@ import onnx
 import pytest
 
 from tests.gpu.figures import Figures
-from visavis.bundles.compile.cache import PlanCache
 from visavis.bundles.compile.float_graphs import float_graph
-from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.store import recipes_of
 from visavis.bundles.store.catalogue import pullable_catalog

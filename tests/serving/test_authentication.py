@@ -15,8 +15,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from visavis.serving.authentication import proof
 from visavis.serving.authentication.access import Access, Certificates
-from visavis.serving.authentication.channel import ServiceChannel
-from visavis.serving.authentication.door import Door
+from visavis.serving.authentication.channel import Door, ServiceChannel
 from visavis.serving.errors import BusError, SettingsError, UnauthenticatedError
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.tools.stack.nats_server import NatsServer

@@ -2,7 +2,6 @@
 
 - `sentences`: what is said to train on, and what is kept aside
 - `corpus`: sentences spoken, with a mouth shape for every hundredth of a second
-- `network`: dilated convolutions over log-mel
-- `train`: fits it and exports it
+- `train`: the network, dilated convolutions over log-mel, fitted and exported
 - `evaluate`: how often it is right on sentences that it has not heard
 """

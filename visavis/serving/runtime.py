@@ -25,7 +25,7 @@ from visavis.engine.base import EngineState
 from visavis.serving.addresses import told_to_others
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
-from visavis.serving.authentication.door import Door
+from visavis.serving.authentication.channel import Door
 from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.interceptor import ErrorInterceptor

@@ -12,6 +12,5 @@
 - `raster`: the loops that paint triangles.
 - `mouth`: teeth, tongue and the dark behind them.
 - `eyes`: the balls behind the lids, and the lids.
-- `encoder`: pictures to H.264 or VP8.
-- `quantiser`: how fine a stream of H.264 is, so that its bits stay within what is allowed.
+- `encoder`: pictures to H.264 or VP8, as fine as the bits that are allowed.
 """

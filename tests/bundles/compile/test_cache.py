@@ -13,8 +13,8 @@ import pytest
 
 from tests.bundles.compile.small_graphs import USUAL
 from tests.full_disk import limited_files
-from visavis.bundles.compile.cache import CachedPlan, PlanCache, Wanted, plan_dir
-from visavis.bundles.compile.plan_record import (
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache, Wanted, plan_dir
+from visavis.bundles.compile.plans.record import (
     COMPILER_REVISION,
     PlanKey,
     PlanMemory,

@@ -14,9 +14,9 @@ from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_graphs import USUAL, profile, recipe
 from visavis.bundles.compile.build_progress import Cancelled, Progress, stop_if
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import PlanCache, PlanState
-from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
-from visavis.bundles.compile.freshness import PlanRequest, source_digest, state_of
+from visavis.bundles.compile.plans.cache import PlanCache, PlanState
+from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.plans.freshness import PlanRequest, source_digest, state_of
 from visavis.bundles.compile.survey import check_plans
 from visavis.bundles.compile.targets import PORTABLE, Target, flavour_of
 from visavis.bundles.store.installed import RECORD_NAME

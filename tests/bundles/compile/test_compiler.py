@@ -12,7 +12,7 @@ from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_graphs import USUAL, profile
 from visavis.bundles.compile.build_progress import Progress
 from visavis.bundles.compile.compiler import Plan, compile_plan, memory_in, read_layers
-from visavis.bundles.compile.plan_record import PlanMemory
+from visavis.bundles.compile.plans.record import PlanMemory
 from visavis.bundles.compile.targets import Target
 from visavis.engine.tensorrt.bindings.messages import Message, Messages, collecting, shared_logger
 from visavis.serving.errors import PlanCancelledError, PlanError

@@ -18,8 +18,8 @@ from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_store import PLAN, Engine, Store
 from tests.gpus import why_no_gpu
 from visavis.bundles.compile.build_progress import Cancelled, Progress
-from visavis.bundles.compile.cache import CachedPlan, PlanCache
 from visavis.bundles.compile.compiler import compile_plan
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.serving.errors import (
     InvalidInputError,

@@ -8,8 +8,8 @@ import pytest
 
 from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_store import Engine, Store
-from visavis.bundles.compile.cache import PlanCache
-from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.serving.errors import PlanRefusedError
 from visavis.tools.cli.engine import bench as engine_bench

@@ -18,9 +18,9 @@ import pytest
 from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.float_graphs import FloatGraphs
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import PlanCache
-from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.graphs import in_precision
+from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.compile.precision import calibration_for, to_int8
 from visavis.bundles.compile.survey import Checked, every_request
 from visavis.bundles.compile.targets import PORTABLE

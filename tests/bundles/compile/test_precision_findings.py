@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.bundles.compile import findings
-from visavis.bundles.compile.findings import (
+from visavis.bundles.compile.plans import findings
+from visavis.bundles.compile.plans.findings import (
     SHIPPED,
     Finding,
     findings_path,

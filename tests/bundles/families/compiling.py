@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.bundles.compile.compiling import rtx
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.compile.survey import check_plans, requests_of
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.bundles.store.recipe import Precision

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundles.gguf.small_gguf import Types, blocks_of, small_model, write_gguf
-from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.gguf import prepared
 from visavis.bundles.gguf.prepared import kept_weights, laid_out_file
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.bundles.compile.float_graphs import FloatGraphs
-from visavis.bundles.compile.findings import findings_path, read_findings
+from visavis.bundles.compile.plans.findings import findings_path, read_findings
 from visavis.bundles.compile.precision.calibration import Tensors, run_float
 from visavis.bundles.store import bundle_path, recipes_of
 from visavis.engine import open_engine

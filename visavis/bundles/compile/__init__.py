@@ -10,10 +10,7 @@
 `network`: an ONNX graph as TensorRT sees it, with inputs and outputs checked.
 `builder_api`: the part of TensorRT that compiling takes, as types.
 `build_progress`: how far a build is.
-`plan_record`: what is known of a compiled plan, its key in the cache, and its sidecar file.
-`cache`: compiled plans and timing caches on disk, by their keys.
-`freshness`: whether a cached plan still is what its bundle asks for.
-`findings`: what lower precision was measured to cost, and whether it may be built after that.
+`plans/`: what is known of compiled plans, where they are kept, and whether they still may be used.
 `builder`: graph, compiler and cache put together; fills the keys.
 `sources`: the plans of a bundle's model, for engines.
 """

@@ -15,12 +15,12 @@ import onnx
 from google.protobuf.message import EncodeError
 
 from visavis.bundles.compile.build_progress import Cancelled, OnProgress, Progress, stop_if
-from visavis.bundles.compile.cache import CachedPlan, PlanCache, Wanted
 from visavis.bundles.compile.compiler import Plan, compile_plan, read_layers
-from visavis.bundles.compile.findings import refuse_failed
-from visavis.bundles.compile.freshness import PlanRequest, source_digest
 from visavis.bundles.compile.graphs import graph_for
-from visavis.bundles.compile.plan_record import (
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache, Wanted
+from visavis.bundles.compile.plans.findings import refuse_failed
+from visavis.bundles.compile.plans.freshness import PlanRequest, source_digest
+from visavis.bundles.compile.plans.record import (
     COMPILER_REVISION,
     LayerInfo,
     PlanKey,

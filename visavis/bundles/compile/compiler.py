@@ -31,7 +31,7 @@ from visavis.bundles.compile.network import (
     parse_network,
     told,
 )
-from visavis.bundles.compile.plan_record import LayerInfo, PlanMemory, TensorInfo
+from visavis.bundles.compile.plans.record import LayerInfo, PlanMemory, TensorInfo
 from visavis.bundles.compile.targets import PORTABLE, Target, is_rtx
 from visavis.bundles.store.recipe import ProfileSpec
 from visavis.engine.tensorrt.bindings.messages import Messages, collecting, shared_logger

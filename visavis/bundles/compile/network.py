@@ -14,7 +14,7 @@ from visavis.bundles.compile.builder_api import (
     OnnxParser,
     ParserError,
 )
-from visavis.bundles.compile.plan_record import LayerInfo, TensorInfo
+from visavis.bundles.compile.plans.record import LayerInfo, TensorInfo
 from visavis.bundles.store.recipe import ProfileSpec, ShapeRange
 from visavis.engine.tensorrt.bindings.messages import Messages
 from visavis.serving.errors import PlanError

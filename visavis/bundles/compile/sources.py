@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from visavis.bundles.compile.build_progress import Progress
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import CachedPlan, PlanCache
-from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache
+from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.compile.targets import PORTABLE, is_rtx, resolve_target
 from visavis.bundles.store import recipes_of
 from visavis.bundles.store.lookup import bundle_of, kept_on_cpu

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visavis.bundles.compile.build_progress import Cancelled, OnProgress, Progress
-from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.store import bundle_path, default_catalog, load_manifest
 from visavis.bundles.store.recipe import PlanRecipe, Precision, ProfileSpec
 from visavis.serving.errors import ModelStoreError, PlanCancelledError, PlanError, VisavisError

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
-from visavis.bundles.compile.cache import PlanCache
+from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.gguf.header import GgufError, GgufHeader, read_header
 from visavis.bundles.gguf.layout import (
     LAYOUT_REVISION,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from visavis.bundles.compile.cache import CachedPlan, PlanCache
-from visavis.bundles.compile.plan_record import TensorInfo
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache
+from visavis.bundles.compile.plans.record import TensorInfo
 from visavis.bundles.store.installed import FileRecord
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.bundles.store.recipe import Precision

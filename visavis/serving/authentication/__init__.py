@@ -2,6 +2,5 @@
 
 `proof`: what shows that one knows the stack's secret, and does not tell it. Pure.
 `access`: with what a process shows that it belongs: the secret, and certificates where there are.
-`door`: a service answers those alone who prove themselves, and proves itself to them.
-`channel`: how the gateway and the tools call a service.
+`channel`: how the gateway and the tools call a service, and the door by which their calls come in.
 """

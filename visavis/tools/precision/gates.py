@@ -14,8 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from visavis.bundles.compile.findings import Finding
 from visavis.bundles.compile.graphs import graph_for
+from visavis.bundles.compile.plans.findings import Finding
 from visavis.bundles.compile.precision.calibration import recorded, run_float
 from visavis.bundles.store import bundle_path, recipes_of
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord

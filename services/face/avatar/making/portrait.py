@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,8 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.hidden import fill_hidden
 from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker, Landmarks
-from services.face.avatar.making.matte import Segmenter
-from services.face.avatar.making.seen import check_seen
 from services.face.avatar.making.tflite import TfliteModel
+from services.face.avatar.mesh import HeadFrame, head_frame
 from visavis.serving.errors import InvalidInputError
 
 _SIDE_IN_FACES = 2.35
@@ -34,6 +34,22 @@ _MAX_MISSING = 0.25
 _MAX_YAW = math.radians(28)
 _MAX_PITCH = math.radians(28)
 _MAX_ROLL = math.radians(35)
+_DARKEST = 30.0
+"""Brightness of cheeks and forehead, of 255, below which noise is more than the face."""
+_SHUT_EYES = 0.05
+"""Height between the lids, eye distances; narrow eyes that look at the camera have 0.06."""
+_LIPS = (*topology.UPPER_LIP_ROWS[1][3:8], *topology.LOWER_LIP_ROWS[1][3:8])
+_AROUND_LIPS = (199, 200, 201, 421, 194, 418, 182, 406, 83, 313, 18, 43, 273, 57, 287)
+_UPPER_FACE = (50, 280, 101, 330, 118, 347, 9, 151, 108, 337, 36, 266)
+_ONE_COLOUR, _LINE, _OTHER_CLOTH = 3.0, 9.0, 12.0
+"""In units of CIELAB. Lips that are bare differ by more from the skin around, or have a line
+between them that is so much darker; what covers them, if it is no hand, has another colour than the
+face above.
+"""
+_ACROSS = 0.16
+"""How far above and below the line of the lips it is looked for, eye distances."""
+_INPUT = 256
+"""Side of the picture in which person and background are parted, pixels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,3 +241,101 @@ def head_angles(points: NDArray[np.floating]) -> tuple[float, float, float]:
     yaw = math.atan2(across[2], math.hypot(across[0], across[1]))
     pitch = math.atan2(down[2], math.hypot(down[0], down[1]))
     return yaw, pitch, roll
+
+
+class Segmenter:
+    """Tells the person in a picture from the background. Not thread-safe."""
+
+    def __init__(self, model: TfliteModel) -> None:
+        self._model = model
+
+    def person(self, rgb: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """How much of each pixel of `rgb` [H, W, 3] is the person: [H, W] float32 in 0..1, edges
+        drawn by the picture.
+        """
+        height, width = rgb.shape[:2]
+        small = (
+            cv2.resize(rgb, (_INPUT, _INPUT), interpolation=cv2.INTER_AREA).astype(np.float32)
+            / 255.0
+        )
+        mirrored = self._model.run(small[None, :, ::-1])[0][0, :, ::-1, 0]
+        coarse = (self._model.run(small[None])[0][0, :, :, 0] + mirrored) / 2
+        mask = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
+        refined = guided_filter(
+            rgb.astype(np.float32) / 255.0,
+            np.asarray(np.clip(mask, 0, 1), np.float32),
+            radius=max(2, width // 64),
+            eps=2e-4,
+        )
+        # The filter leaves a faint veil on both sides: cut it, keep the soft edge.
+        return np.asarray(np.clip((refined - 0.04) / 0.86, 0.0, 1.0), np.float32)
+
+
+def guided_filter(
+    guide: NDArray[np.float32], mask: NDArray[np.float32], radius: int, eps: float
+) -> NDArray[np.float32]:
+    """Colour guided filter (He, Sun, Tang 2013): `mask` [H, W] with the edges of `guide` [H, W, 3],
+    both float32 in 0..1, and so is the result [H, W].
+    """
+    size = (2 * radius + 1, 2 * radius + 1)
+
+    def mean(plane: NDArray[np.floating]) -> NDArray[np.float32]:
+        blurred = cv2.boxFilter(plane, cv2.CV_32F, size, borderType=cv2.BORDER_REFLECT)
+        return np.asarray(blurred, np.float32)
+
+    mean_guide = mean(guide)
+    mean_mask = mean(mask)
+    cross = mean(guide * mask[..., None]) - mean_guide * mean_mask[..., None]
+    covariance = np.empty((*mask.shape, 3, 3), np.float32)
+    for i in range(3):
+        for j in range(i, 3):
+            value = mean(guide[..., i] * guide[..., j]) - mean_guide[..., i] * mean_guide[..., j]
+            covariance[..., i, j] = covariance[..., j, i] = value
+    covariance += eps * np.eye(3, dtype=np.float32)
+    slope = np.linalg.solve(covariance, cross[..., None])[..., 0]
+    offset = mean_mask - (slope * mean_guide).sum(axis=-1)
+    return np.asarray((mean(slope) * guide).sum(axis=-1) + mean(offset), np.float32)
+
+
+def check_seen(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> None:
+    """Raises InvalidInputError where the face is too dark, its eyes are shut or its mouth is
+    covered. rgb: [H, W, 3] uint8; points: landmarks [468, 3] float in its pixels.
+    """
+    frame, flat = head_frame(points), points[:, :2].astype(np.float64)
+    if float(np.percentile(_at(rgb, flat[list(_UPPER_FACE)]).max(axis=1), 70)) < _DARKEST:
+        raise InvalidInputError("the face is too dark: use a photo taken in better light")
+    local = frame.local(flat)
+    lids = [local[145, 1] - local[159, 1], local[374, 1] - local[386, 1]]
+    if sum(lids) / 2 < _SHUT_EYES:
+        raise InvalidInputError("the eyes are shut: use a photo in which they are open")
+    if _covered(rgb, flat, frame):
+        raise InvalidInputError(
+            "the mouth is covered: use a photo without a hand or a mask before the face"
+        )
+
+
+def _covered(rgb: NDArray[np.uint8], flat: NDArray[np.float64], frame: HeadFrame) -> bool:
+    smooth = cv2.GaussianBlur(rgb, (3, 3), 0).astype(np.float32) / 255
+    lab = np.asarray(cv2.cvtColor(smooth, cv2.COLOR_RGB2LAB), np.float64)
+
+    def colour(vertices: Sequence[int]) -> NDArray[np.float64]:
+        return np.asarray(np.median(_at(lab, flat[list(vertices)]), axis=0))
+
+    lips, around, above = colour(_LIPS), colour(_AROUND_LIPS), colour(_UPPER_FACE)
+    if float(np.linalg.norm(lips - around)) >= _ONE_COLOUR:
+        return False
+    middle = (
+        flat[list(topology.UPPER_INNER_LIP[3:8])] + flat[list(topology.LOWER_INNER_LIP[3:8])]
+    ) / 2
+    down = frame.axes[:, 1] * frame.eye_distance
+    steps = np.linspace(-_ACROSS, _ACROSS, 65)[:, None, None]
+    profile = _at(lab, middle[None] + steps * down)[..., 0].mean(axis=1)
+    other = float(np.linalg.norm((around - above)[1:]))
+    return bool(np.ptp(profile) < _LINE or other > _OTHER_CLOTH)
+
+
+def _at(pixels: NDArray[np.generic], places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Values [..., 3] of `pixels` [H, W, 3] at `places` [..., 2]."""
+    last = np.array(pixels.shape[1::-1]) - 1
+    x, y = np.moveaxis(np.clip(np.round(places).astype(int), 0, last), -1, 0)
+    return np.asarray(pixels[y, x], np.float64)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.raster import texel_pairs
 from services.face.engines.head.bundle import Framing, HeadBundle, Light
-from services.face.engines.head.clothes import freedom
 from services.face.engines.head.glb import Part
 from services.face.engines.head.light import (
     GLOSSES,
@@ -35,6 +34,10 @@ _INSIDE = ("teeth", "tooth", "gum", "tongue")
 _KINDS = (
     "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
 )  # fmt: skip
+_LOOSE_M, _MOST_POINTS = 0.03, 2500
+"""How far from clothes skin moves as it likes, half of that not at all; points of clothes that it
+is told from.
+"""
 
 
 class Model(NamedTuple):
@@ -441,3 +444,21 @@ def _edges(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.int32]
             found.append(rows[has_two])
         triangle += len(part.triangles)
     return np.ascontiguousarray(np.concatenate([np.zeros((0, 4)), *found]), np.int32)
+
+
+def freedom(skin: NDArray[np.float32], clothes: Sequence[Part], unit: float) -> NDArray[np.float64]:
+    """[N] 0 for points `skin` [N, 3] that lie at clothes and would come out of them if they turned
+    with the head; 1 for those that are far enough away. unit: how large the head is, about 1.
+    """
+    free = np.ones(len(skin))
+    worn = np.concatenate([np.zeros((0, 3), np.float32), *(part.positions for part in clothes)])
+    if not len(worn):
+        return free
+    worn = worn[:: max(1, len(worn) // _MOST_POINTS)]
+    loose = _LOOSE_M * unit
+    near = ((skin > worn.min(axis=0) - loose) & (skin < worn.max(axis=0) + loose)).all(axis=1)
+    for some in np.array_split(np.flatnonzero(near), near.sum() // 256 + 1):
+        apart = np.sqrt(((skin[some][:, None] - worn) ** 2).sum(axis=2).min(axis=1))
+        share = np.clip(2 * apart / loose - 1, 0, 1)
+        free[some] = share * share * (3 - 2 * share)
+    return free

@@ -27,8 +27,7 @@ from services.face.engines.head.bundle import (
 )
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, model_of
-from services.face.engines.head.ribbons import with_fewer_ribbons
-from services.face.engines.head.visible import seen_alone
+from services.face.engines.head.visible import seen_alone, with_fewer_ribbons
 from visavis.serving.errors import InvalidInputError
 
 BUILTIN_FOLDER = Path(__file__).parents[2] / "heads"

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
 from visavis.bundles.compile.builder import PlanBuilder
-from visavis.bundles.compile.cache import PlanCache
 from visavis.bundles.compile.float_graphs import float_graph
-from visavis.bundles.compile.freshness import PlanRequest
+from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import Target
 from visavis.bundles.store import load_manifest

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
 from visavis.bundles.compile.builder import Built, PlanBuilder
-from visavis.bundles.compile.cache import PlanCache, PlanEntry
-from visavis.bundles.compile.freshness import PlanRequest, state_of
+from visavis.bundles.compile.plans.cache import PlanCache, PlanEntry
+from visavis.bundles.compile.plans.freshness import PlanRequest, state_of
 from visavis.bundles.compile.survey import Checked, check_plans, every_request, requests_of
 from visavis.bundles.compile.targets import (
     FLAVOURS,

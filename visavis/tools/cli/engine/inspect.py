@@ -9,10 +9,10 @@ from rich.text import Text
 
 from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.builder_api import Runtime
-from visavis.bundles.compile.cache import CachedPlan, PlanCache
-from visavis.bundles.compile.freshness import PlanRequest
 from visavis.bundles.compile.network import told
-from visavis.bundles.compile.plan_record import LayerInfo, PlanRecord
+from visavis.bundles.compile.plans.cache import CachedPlan, PlanCache
+from visavis.bundles.compile.plans.freshness import PlanRequest
+from visavis.bundles.compile.plans.record import LayerInfo, PlanRecord
 from visavis.bundles.compile.targets import Target
 from visavis.engine.tensorrt.bindings.messages import collecting, shared_logger
 from visavis.serving.errors import PlanError

@@ -18,8 +18,8 @@ from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
 from visavis.bundles.compile.build_progress import Progress as Report
-from visavis.bundles.compile.cache import PlanEntry, PlanState
-from visavis.bundles.compile.plan_record import LayerInfo, PlanRecord, TensorInfo
+from visavis.bundles.compile.plans.cache import PlanEntry, PlanState
+from visavis.bundles.compile.plans.record import LayerInfo, PlanRecord, TensorInfo
 from visavis.bundles.compile.survey import Checked
 from visavis.bundles.store.recipe import Precision, ProfileSpec
 from visavis.serving.errors import PlanCancelledError

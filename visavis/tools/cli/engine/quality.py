@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from visavis.bundles.compile.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
 from visavis.bundles.store import load_manifest
 from visavis.bundles.store.catalogue import pullable_catalog
 from visavis.bundles.store.recipe import Precision

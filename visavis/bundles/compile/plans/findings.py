@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from visavis.bundles.compile.cache import plan_dir
+from visavis.bundles.compile.plans.cache import plan_dir
 from visavis.bundles.store.recipe import Precision
 from visavis.serving.errors import PlanError, PlanRefusedError
 
-SHIPPED = Path(__file__).parent / "precision" / "findings.json"
+SHIPPED = Path(__file__).parents[1] / "precision" / "findings.json"
 _NAME = "quality.json"
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from visavis.bundles.compile.build_progress import Cancelled
-from visavis.bundles.compile.plan_record import PlanKey, PlanRecord, read_record
+from visavis.bundles.compile.plans.record import PlanKey, PlanRecord, read_record
 from visavis.bundles.store.catalogue import cache_root
 from visavis.serving.errors import PlanCancelledError, PlanError
 from visavis.whole_file import placed_whole

@@ -9,8 +9,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from visavis.bundles.compile.cache import PlanEntry, PlanState
-from visavis.bundles.compile.plan_record import COMPILER_REVISION
+from visavis.bundles.compile.plans.cache import PlanEntry, PlanState
+from visavis.bundles.compile.plans.record import COMPILER_REVISION
 from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
 
@@ -97,7 +97,7 @@ def _files_digest(folder: Path) -> str:
 @cache
 def _code_digest() -> str:
     told = hashlib.sha256()
-    here = Path(__file__).parents[1]
+    here = Path(__file__).parents[2]
     for name in _GRAPH_CODE:
         told.update(f"{name} {_tree_digest(here / name)}\n".encode())
     for package in _GRAPH_PACKAGES:
