@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.playout.pacing import MAX_LAG_S, TICK_S, Schedule
+from gateway.playout.pacing import MAX_LAG_S, RATE_HZ, TICK_S, TICK_SAMPLES, Schedule
 
 
 def due(schedule: Schedule[str], now: float) -> list[str]:
@@ -68,7 +68,7 @@ def test_who_rests_is_not_served_and_its_time_goes_on(schedule: Schedule[str]) -
     assert due(schedule, 100.0) == ["a"]
     schedule.rest("a")
     assert schedule.wait_s(100.0) is None and due(schedule, 130.0) == []
-    assert schedule.wake("a", 130.001) == 1500, "ticks 1 to 1500 have passed"
+    assert schedule.wake("a", 130.001) == 1500 * TICK_SAMPLES, "ticks 1 to 1500 have passed"
     assert schedule.wait_s(130.001) == pytest.approx(0.019)
     assert due(schedule, 130.02) == ["a"]
     assert schedule.wake("a", 130.03) == 0, "it does not rest"
@@ -79,6 +79,38 @@ def test_who_wakes_before_its_next_tick_has_missed_none(schedule: Schedule[str])
     schedule.rest("a")
     assert schedule.wake("a", 100.003) == 0
     assert due(schedule, 100.02) == ["a"]
+
+
+def test_half_a_tick_puts_its_member_beside_the_others_and_another_one_back(
+    schedule: Schedule[str],
+) -> None:
+    schedule.join("b", 100.0)
+    assert due(schedule, 100.0) == ["a", "b"]
+    schedule.halve("a")
+    assert due(schedule, 100.01) == ["a"], "b's tick is not over"
+    assert due(schedule, 100.02) == ["b"], "a whole tick: it stays beside the grid"
+    assert due(schedule, 100.03) == ["a"]
+    schedule.halve("a")
+    assert due(schedule, 100.04) == ["a", "b"]
+
+
+def test_who_is_beside_the_grid_stays_there_after_a_long_stop(schedule: Schedule[str]) -> None:
+    schedule.join("b", 100.0)
+    due(schedule, 100.0)
+    schedule.halve("a")
+    stopped = 100.0 + 2 * MAX_LAG_S + 0.001
+    assert due(schedule, stopped) == ["a", "b"] and due(schedule, stopped) == []
+    assert due(schedule, stopped + 0.01) == ["a"] and due(schedule, stopped + 0.02) == ["b"]
+
+
+def test_who_sleeps_beside_the_grid_is_told_of_the_half_tick_that_it_wakes_later(
+    schedule: Schedule[str],
+) -> None:
+    due(schedule, 100.0)
+    schedule.halve("a")
+    schedule.rest("a")
+    assert schedule.wake("a", 101.001) == pytest.approx(1.01 * RATE_HZ)
+    assert due(schedule, 101.02) == ["a"]
 
 
 def test_who_has_left_is_not_served(schedule: Schedule[str]) -> None:
