@@ -6,7 +6,7 @@ answer is awaited it is silence of 10 ms, for the voice begins only where a tick
 sent ahead of it cannot be taken back.
 
 A turn starts with its first voice where the face is quick: its first picture, on which the lips
-are still as they were at rest, then follows within a tick, at its own place in media time. For a
+are still as they were at rest, then follows within 40 ms, at its own place in media time. For a
 face that is not, or is not known yet, the voice waits until the picture is there, 40 ms at most.
 From then on sound is the master: picture k is due at start + k / fps. Where the voice runs dry the
 turn's start moves on by the gap, so that the lips stay with the sound; where pictures are late, the
@@ -38,9 +38,9 @@ from gateway.playout.sound import Fader, Recall
 from visavis.wire.media import VideoCodec
 
 WAIT_FOR_PICTURE_S = 0.040
-# A face whose last turn had its first picture here by then is not waited for: no later than a tick
-# behind the voice, it is still within the frame that it belongs to.
-_QUICK_SAMPLES = TICK_SAMPLES
+# A face whose last turn had its first picture here by then is not waited for: behind the voice it
+# leaves no later than 40 ms, with the end of the frame that it belongs to.
+_QUICK_SAMPLES = TICK_SAMPLES + HALF_TICK_SAMPLES
 # An answer that takes longer is not noticed to be 5 ms later, and twice the ticks are not free.
 _AWAITED_SAMPLES = 2 * RATE_HZ
 # After the voice's end: how long a late picture can still belong to the turn.
