@@ -172,7 +172,7 @@ def test_the_voice_waits_40_ms_at_most() -> None:
     assert started_at(ticks) == 2  # not earlier than 40 ms
 
 
-def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: int) -> list[Tick]:
+def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: float) -> list[Tick]:
     """Turn `turn` is heard; its pictures come so many ticks after its voice."""
     target.open_turn(turn)
     target.push_voice(turn, voice(6), last=True)
@@ -198,6 +198,13 @@ def test_a_face_that_was_quick_is_not_waited_for_until_it_is_slow() -> None:
     assert [p.skew_s for p in second] == pytest.approx([0.02, 0.0, 0.0], abs=0.011)
     assert second[0].time >= to_video_clock(turns[1][0].start_samples)
     assert target.dropped_pictures == 0 and target.late_pictures == 1  # of the third turn
+
+
+@pytest.mark.parametrize(("lag", "waited"), [(1.5, 0), (2, 1)])
+def test_a_face_is_quick_whose_picture_comes_within_30_ms(lag: float, waited: int) -> None:
+    target = playout(H264)
+    answer_whose_picture_comes_after(target, 1, lag)
+    assert started_at(answer_whose_picture_comes_after(target, 2, 1)) == waited
 
 
 def test_another_face_has_to_prove_itself() -> None:
