@@ -1,6 +1,6 @@
 """Sound and pictures leave by one clock.
 
-`pacing`: media time, and whose tick of 20 ms is due.
+`pacing`: media time, and whose tick is due.
 `ticker`: serves all sessions of the process in one pass.
 `playout`: releases a turn's voice and pictures together.
 `pictures`: encoded pictures of one codec, and when a key frame is due.

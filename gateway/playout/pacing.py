@@ -15,6 +15,11 @@ TICK_SAMPLES = 960
 
 TICK_S = TICK_SAMPLES / RATE_HZ
 
+HALF_TICK_SAMPLES = TICK_SAMPLES // 2
+"""Silence leaves in pieces of 10 ms while an answer is awaited, whose voice begins behind any."""
+
+_HALF_S = HALF_TICK_SAMPLES / RATE_HZ
+
 VIDEO_HZ = 90_000
 """Clock of picture timestamps, as in RTP."""
 
@@ -48,13 +53,14 @@ class Schedule(Generic[Member]):
     """Says whose tick is due, the one that has waited longest first.
 
     Pure: time comes as an argument, in seconds of one clock. All ticks lie on one grid of 20 ms,
-    so that whoever keeps the schedule wakes once for everybody. A member that rests is not due;
-    its media time goes on, and `wake` says by how much.
+    so that whoever keeps the schedule wakes once for everybody; only a member that had half a tick
+    is beside it, until it has another half. A member that rests is not due; its media time goes
+    on, and `wake` says by how much.
     """
 
     def __init__(self) -> None:
         self._next: dict[Member, int] = {}
-        """Place on the grid of the next tick of each."""
+        """When the next tick of each is due, in half ticks: on the grid these are even."""
         self._resting: dict[Member, int] = {}
         self._origin_s: float | None = None
 
@@ -81,37 +87,46 @@ class Schedule(Generic[Member]):
         return member in self._resting
 
     def wake(self, member: Member, now: float) -> int:
-        """Its ticks go on with the next of the others; how many it has slept through."""
+        """Its ticks go on with the next of the others; how many samples it has slept through."""
         slept_at = self._resting.pop(member, None)
         if slept_at is None:
             return 0
         self._next[member] = max(slept_at, self._place(now))
-        return self._next[member] - slept_at
+        return (self._next[member] - slept_at) * HALF_TICK_SAMPLES
 
     def due(self, now: float) -> list[tuple[Member, float]]:
         """Members with a tick that is due, and its time, the earliest first.
 
         Each is listed once, and its next tick is then 20 ms after this one, however late this one
-        is; only a stop of more than MAX_LAG_S is not caught up with.
+        is, or 10 if it is `halve`d; only a stop of more than MAX_LAG_S is not caught up with.
         """
         if self._origin_s is None:
             return []
-        newest = math.floor((now - self._origin_s) / TICK_S + _EPSILON)
+        newest = math.floor((now - self._origin_s) / _HALF_S + _EPSILON)
         waiting = [(place, member) for member, place in self._next.items() if place <= newest]
         waiting.sort(key=lambda item: item[0])
         for place, member in waiting:
-            stopped = (newest - place) * TICK_S > MAX_LAG_S
-            self._next[member] = (newest if stopped else place) + 1
-        return [(member, self._origin_s + place * TICK_S) for place, member in waiting]
+            late = newest - place
+            # Whole ticks are left out, so that it stays on the grid, or beside it.
+            left_out = late - late % 2 if late * _HALF_S > MAX_LAG_S else 0
+            self._next[member] = place + left_out + 2
+        return [(member, self._origin_s + place * _HALF_S) for place, member in waiting]
+
+    def halve(self, member: Member) -> None:
+        """The tick that it was just due for is half a one: its next is as much sooner."""
+        if member in self._next:
+            self._next[member] -= 1
 
     def wait_s(self, now: float) -> float | None:
         """How long no tick is due; None where nobody has any to come."""
         if self._origin_s is None or not self._next:
             return None
-        return max(0.0, self._origin_s + min(self._next.values()) * TICK_S - now)
+        return max(0.0, self._origin_s + min(self._next.values()) * _HALF_S - now)
 
     def _place(self, now: float) -> int:
-        """The first place on the grid that has not passed; the first member begins the grid."""
+        """The first place on the grid that has not passed, in half ticks; the first member begins
+        the grid.
+        """
         if self._origin_s is None:
             self._origin_s = now
-        return math.ceil((now - self._origin_s) / TICK_S - _EPSILON)
+        return 2 * math.ceil((now - self._origin_s) / TICK_S - _EPSILON)

@@ -1,10 +1,12 @@
 """Playout: one pacing clock that releases the voice and the pictures of a turn together.
 
-Pure: time is the number of `tick` calls, each 20 ms of session media time. The session's
-sound never stops (silence between turns), so that every listener's clock keeps running.
+Pure: time is what `tick` has released of session media time, 20 ms with each call. The session's
+sound never stops (silence between turns), so that every listener's clock keeps running. While an
+answer is awaited it is silence of 10 ms, for the voice begins only where a tick does, and what was
+sent ahead of it cannot be taken back.
 
 A turn starts with its first voice where the face is quick: its first picture, on which the lips
-are still as they were at rest, then follows within a tick, at its own place in media time. For a
+are still as they were at rest, then follows within 40 ms, at its own place in media time. For a
 face that is not, or is not known yet, the voice waits until the picture is there, 40 ms at most.
 From then on sound is the master: picture k is due at start + k / fps. Where the voice runs dry the
 turn's start moves on by the gap, so that the lips stay with the sound; where pictures are late, the
@@ -24,15 +26,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.playout.idle import IdleLife
-from gateway.playout.pacing import ORIGIN_SAMPLES, RATE_HZ, TICK_S, TICK_SAMPLES
+from gateway.playout.pacing import (
+    HALF_TICK_SAMPLES,
+    ORIGIN_SAMPLES,
+    RATE_HZ,
+    TICK_S,
+    TICK_SAMPLES,
+)
 from gateway.playout.pictures import Picture, PictureLane, ReleasedPicture, TurnTime
 from gateway.playout.sound import Fader, Recall
 from visavis.wire.media import VideoCodec
 
 WAIT_FOR_PICTURE_S = 0.040
-# A face whose last turn had its first picture here by then is not waited for: no later than a tick
-# behind the voice, it is still within the frame that it belongs to.
-_QUICK_TICKS = 1
+# A face whose last turn had its first picture here by then is not waited for: behind the voice it
+# leaves no later than 40 ms, with the end of the frame that it belongs to.
+_QUICK_SAMPLES = TICK_SAMPLES + HALF_TICK_SAMPLES
+# An answer that takes longer is not noticed to be 5 ms later, and twice the ticks are not free.
+_AWAITED_SAMPLES = 2 * RATE_HZ
 # After the voice's end: how long a late picture can still belong to the turn.
 LINGER_S = 0.5
 LONGEST_LINGER_S = 2.0
@@ -61,7 +71,8 @@ class PlayoutEvent(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`.
+    """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`; silence may
+    be [480].
 
     silent: all of it is 0, and need not be looked at.
     """
@@ -72,6 +83,8 @@ class Tick:
     events: tuple[tuple[PlayoutEvent, int], ...] = ()
     """With the turn that each is about."""
     silent: bool = False
+    second_half: bool = False
+    """Of 20 ms whose first half has left by itself, with their pictures."""
 
 
 class _Phase(Enum):
@@ -95,14 +108,16 @@ class _Turn:
 
     number: int
     phase: _Phase
+    opened_samples: int
+    """Times are media time."""
     voice: deque[NDArray[np.int16]] = field(default_factory=deque)
     waiting_samples: int = 0
     voice_complete: bool = False
     played_samples: int = 0
     start_samples: int | None = None
-    waited_ticks: int = 0
-    picture_lag_ticks: int = 0
-    """So long its voice has been here without a picture."""
+    waits_since: int | None = None
+    """Of the first tick that its voice could have been in."""
+    voice_since: int | None = None
     pictured: bool = False
     """Its first picture has come."""
     starved: bool = False
@@ -141,6 +156,15 @@ class _Turn:
     def voice_done(self) -> bool:
         return self.voice_complete and not self.waiting_samples
 
+    @property
+    def sounds(self) -> bool:
+        return self.phase in (_Phase.PLAYING, _Phase.RESUMING)
+
+    def is_awaited(self, now: int) -> bool:
+        """Whether it is waited for, and has not been for long."""
+        waits = self.phase in (_Phase.HELD, _Phase.WAITING)
+        return waits and now - self.opened_samples < _AWAITED_SAMPLES
+
 
 class Playout:
     """Releases the sound and the pictures of one session, 20 ms with each tick."""
@@ -152,8 +176,12 @@ class Playout:
         self._turn: _Turn | None = None
         self._epoch = 0
         self._lanes: dict[VideoCodec, PictureLane] = {}
-        self._picture_lag_ticks: int | None = None
+        self._picture_lag_samples: int | None = None
         """Of the last turn that had a picture: how long its voice was here before."""
+        self._pictures_at = ORIGIN_SAMPLES
+        """Media time of the last tick that had pictures."""
+        self._hushed = True
+        """The last tick was silent."""
         self.idle = IdleLife()
         self._tail = np.zeros(0, np.int16)
 
@@ -215,7 +243,7 @@ class Playout:
     @property
     def motion_frame(self) -> int | None:
         """Frame of the face's motion that viewers see from memory; None: they see its pictures."""
-        return self.idle.frame(self._now - TICK_SAMPLES)
+        return self.idle.frame(self._pictures_at)
 
     @property
     def missing_loops(self) -> list[tuple[VideoCodec, bool]]:
@@ -238,7 +266,7 @@ class Playout:
 
     def restart_stream(self) -> None:
         """Another face encodes from now on: what was decoded before is no reference."""
-        self._picture_lag_ticks = None
+        self._picture_lag_samples = None
         self.idle.restart()
         for lane in self._lanes.values():
             lane.needs_keyframe = True
@@ -246,7 +274,7 @@ class Playout:
     def open_turn(self, number: int, *, held: bool = False) -> None:
         """Turns before `number` are void. A held turn waits for `confirm`."""
         self.void(number)
-        self._turn = _Turn(number, _Phase.HELD if held else _Phase.WAITING)
+        self._turn = _Turn(number, _Phase.HELD if held else _Phase.WAITING, self._now)
 
     def void(self, epoch: int) -> None:
         """Turns before `epoch` are void: silence follows in the next tick."""
@@ -295,7 +323,7 @@ class Playout:
         turn.fader.goal = 1.0
         if turn.phase is not _Phase.PAUSED:
             return
-        turn.waited_ticks = 0
+        turn.waits_since = None
         for lane in self._lanes.values():
             lane.take_up()
         if turn.start_samples is None:
@@ -324,35 +352,48 @@ class Playout:
         if lane is not None and not self.idle.voids(picture):
             lane.queue(picture)
 
-    def skip(self, ticks: int) -> None:
-        """So many ticks have passed in which nobody watched, and nothing was to leave."""
-        self._now += ticks * TICK_SAMPLES
+    def skip(self, samples: int) -> None:
+        """So much has passed in which nobody watched, and nothing was to leave."""
+        self._now += samples
+        self._pictures_at += samples
 
     def tick(self) -> Tick:
-        """Release the next 20 ms."""
-        now = self._now
-        self._now += TICK_SAMPLES
-        pcm = np.zeros(TICK_SAMPLES, np.int16)
+        """Release what is due."""
+        now, turn = self._now, self._turn
+        events: list[tuple[PlayoutEvent, int]] = []
+        if turn is not None:
+            picture_there = self._look_for_picture(turn, now)
+            self._start_if_ready(turn, now, events, picture_there)
+            if turn.phase is _Phase.RESUMING:
+                self._go_on_if_ready(turn, now)
+        pcm = np.zeros(self._due_samples(turn, now), np.int16)
+        self._now += len(pcm)
         silent = not len(self._tail)
         self._fade(pcm)
-        events: list[tuple[PlayoutEvent, int]] = []
-        turn = self._turn
-        if turn is not None:
-            picture_there = self._look_for_picture(turn)
-            self._start_if_ready(turn, now, events, picture_there)
         time = None
-        if turn is not None and turn.phase is _Phase.RESUMING:
-            self._go_on_if_ready(turn, now)
         if turn is not None and turn.phase in (_Phase.PLAYING, _Phase.OVER):
             silent = silent and turn.phase is _Phase.OVER
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
-        pictures = self._release_pictures(now, time)
+        self._hushed = silent
+        second_half = len(pcm) < TICK_SAMPLES and now % TICK_SAMPLES > 0
+        pictures = [] if second_half else self._release_pictures(now, time)
         if turn is not None:
             self._finish_if_over(turn, events)
-        return Tick(now, pcm, tuple(pictures), tuple(events), silent)
+        return Tick(now, pcm, tuple(pictures), tuple(events), silent, second_half)
+
+    def _due_samples(self, turn: _Turn | None, now: int) -> int:
+        """Of the tick that starts `now`: where nothing is heard, it may be half a one."""
+        # The Opus packet of a tick holds the end of the voice in the one before.
+        if not self._hushed or (turn is not None and turn.sounds):
+            return TICK_SAMPLES
+        if turn is not None and turn.is_awaited(now):
+            return HALF_TICK_SAMPLES
+        # Back to where the ticks of all sessions are.
+        return TICK_SAMPLES - now % TICK_SAMPLES
 
     def _release_pictures(self, now: int, turn: TurnTime | None) -> list[ReleasedPicture]:
         """Those of the face, and where it rests those of its loop."""
+        self._pictures_at = now
         out: list[ReleasedPicture] = []
         for codec, lane in self._lanes.items():
             released = lane.release(now, turn)
@@ -377,8 +418,9 @@ class Playout:
 
     def _go_on_if_ready(self, turn: _Turn, now: int) -> None:
         pictures_there = all(lane.holds_synced() for lane in self._lanes.values())
-        patient = turn.waited_ticks * TICK_S < RESUME_WAIT_S
-        turn.waited_ticks += 1
+        if turn.waits_since is None:
+            turn.waits_since = now
+        patient = now - turn.waits_since < RESUME_WAIT_S * RATE_HZ
         if pictures_there or not patient or turn.voice_done:
             turn.phase = _Phase.PLAYING
             turn.start_samples = now - turn.played_samples
@@ -390,14 +432,15 @@ class Playout:
             pcm[:count] = (self._tail * gain).astype(np.int16)
             self._tail = self._tail[:0]
 
-    def _look_for_picture(self, turn: _Turn) -> bool:
+    def _look_for_picture(self, turn: _Turn, now: int) -> bool:
         """Whether the turn's first picture is here; how quick this face is follows from when."""
         there = all(lane.holds_first() for lane in self._lanes.values())
         if turn.pictured or not self._lanes or not (turn.waiting_samples or turn.played_samples):
             return there
+        if turn.voice_since is None:
+            turn.voice_since = now
         if there:
-            self._picture_lag_ticks, turn.pictured = turn.picture_lag_ticks, True
-        turn.picture_lag_ticks += 1
+            self._picture_lag_samples, turn.pictured = now - turn.voice_since, True
         return there
 
     def _start_if_ready(
@@ -407,10 +450,11 @@ class Playout:
             return
         if not (turn.waiting_samples or turn.voice_complete):
             return
-        lag_ticks = self._picture_lag_ticks
-        quick = lag_ticks is not None and lag_ticks <= _QUICK_TICKS
-        patient = not quick and turn.waited_ticks * TICK_S < WAIT_FOR_PICTURE_S
-        turn.waited_ticks += 1
+        if turn.waits_since is None:
+            turn.waits_since = now
+        lag_samples = self._picture_lag_samples
+        quick = lag_samples is not None and lag_samples <= _QUICK_SAMPLES
+        patient = not quick and now - turn.waits_since < WAIT_FOR_PICTURE_S * RATE_HZ
         if not turn.waiting_samples:
             if turn.phase is not _Phase.HELD:
                 # An answer with nothing to say is over at once.

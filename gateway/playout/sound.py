@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, cast
 
 import av
@@ -11,7 +12,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from gateway.playout.pacing import RATE_HZ, SOUND_TIME_BASE
+from gateway.playout.pacing import HALF_TICK_SAMPLES, RATE_HZ, SOUND_TIME_BASE, TICK_SAMPLES
 
 AAC_FRAME_SAMPLES = 1024
 OPUS_BIT_RATE = 32_000
@@ -208,46 +209,81 @@ class OpusEncoder:
     """Opus, mono, 20 ms a packet: encoded once for all listeners.
 
     Nobody speaks most of the time, and digital silence is always the same: after 200 ms of it
-    its packet is sent again instead of being made anew.
+    its packet is sent again instead of being made anew. One of 10 ms is always the same.
     """
 
     def __init__(self) -> None:
-        self._codec = av.CodecContext.create("libopus", "w")
-        self._codec.sample_rate = RATE_HZ
-        self._codec.layout = "mono"
-        self._codec.format = "s16"
-        self._codec.bit_rate = OPUS_BIT_RATE
-        self._codec.time_base = SOUND_TIME_BASE
-        self._codec.options = {"application": "voip", "compression_level": "5"}
-        self._lookahead: int | None = None
+        self._codec = _opus_codec(TICK_SAMPLES)
+        self._silent_half, self._lookahead = _silent_half_tick()
         self._silent_packets = 0
         self._silence = b""
 
     def encode(
         self, pcm: NDArray[np.int16], time_samples: int, *, silent: bool = False
     ) -> list[av.Packet[Any]]:
-        """pcm: [960] int16; silent: it is known to be all 0. Packets carry session media time."""
+        """Packets with session media time. silent: it is known to be all 0.
+
+        pcm: [960] int16, or [480] of silence that some silence was before.
+        """
         # Of any(), most would be the way there.
         silent = silent or not np.count_nonzero(pcm)
-        self._silent_packets = self._silent_packets + 1 if silent else 0
-        if self._silence and self._silent_packets > _SETTLED_PACKETS:
-            packets: list[av.Packet[Any]] = [av.Packet(self._silence)]
+        if len(pcm) < TICK_SAMPLES:
+            packets: list[av.Packet[Any]] = [av.Packet(self._silent_half)]
         else:
-            packets = self._encode(pcm, time_samples)
-            self._silence = bytes(packets[0]) if len(packets) == 1 else b""
+            packets = self._of_tick(pcm, time_samples, silent=silent)
         for packet in packets:
             # The encoder would count on from what it was given last.
-            packet.pts = packet.dts = time_samples - (self._lookahead or 0)
+            packet.pts = packet.dts = time_samples - self._lookahead
             packet.time_base, packet.duration = SOUND_TIME_BASE, len(pcm)
         return packets
 
-    def _encode(self, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
-        frame = av.AudioFrame("s16", "mono", len(pcm))
-        frame.planes[0].update(pcm.tobytes())
-        frame.sample_rate = RATE_HZ
-        frame.pts = time_samples
-        frame.time_base = SOUND_TIME_BASE
-        packets = list(self._codec.encode(frame))
-        if self._lookahead is None and packets:
-            self._lookahead = time_samples - (packets[0].pts or 0)
+    def _of_tick(
+        self, pcm: NDArray[np.int16], time_samples: int, *, silent: bool
+    ) -> list[av.Packet[Any]]:
+        self._silent_packets = self._silent_packets + 1 if silent else 0
+        if self._silence and self._silent_packets > _SETTLED_PACKETS:
+            return [av.Packet(self._silence)]
+        packets = _opus_packets(self._codec, pcm, time_samples)
+        self._silence = bytes(packets[0]) if len(packets) == 1 else b""
         return packets
+
+
+def _opus_codec(packet_samples: int) -> Any:
+    """An encoder of packets of this length, each of the same mode whatever its length."""
+    codec = av.CodecContext.create("libopus", "w")
+    codec.sample_rate = RATE_HZ
+    codec.layout = "mono"
+    codec.format = "s16"
+    codec.bit_rate = OPUS_BIT_RATE
+    codec.time_base = SOUND_TIME_BASE
+    packet_ms = str(1000 * packet_samples // RATE_HZ)
+    codec.options = {
+        "application": "voip",
+        "compression_level": "5",
+        "frame_duration": packet_ms,
+    }
+    return codec
+
+
+def _opus_packets(codec: Any, pcm: NDArray[np.int16], time_samples: int) -> list[av.Packet[Any]]:
+    """pcm: [N] int16, a packet's length; encoded."""
+    frame = av.AudioFrame("s16", "mono", len(pcm))
+    frame.planes[0].update(pcm.tobytes())
+    frame.sample_rate = RATE_HZ
+    frame.pts = time_samples
+    frame.time_base = SOUND_TIME_BASE
+    return list(codec.encode(frame))
+
+
+@cache
+def _silent_half_tick() -> tuple[bytes, int]:
+    """The packet of 10 ms of silence, and how many samples earlier than its sound a packet is.
+
+    An encoder has one length of packets. Another one's silence does no harm between its own, for
+    decoders remember of silence what they remember of any other.
+    """
+    codec = _opus_codec(HALF_TICK_SAMPLES)
+    silence = _SILENCE[:HALF_TICK_SAMPLES]
+    times = range(0, 2 * _SETTLED_PACKETS * HALF_TICK_SAMPLES, HALF_TICK_SAMPLES)
+    packets = [packet for time in times for packet in _opus_packets(codec, silence, time)]
+    return bytes(packets[-1]), -(packets[0].pts or 0)

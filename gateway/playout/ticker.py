@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway import metrics
-from gateway.playout.pacing import Schedule
+from gateway.playout.pacing import TICK_SAMPLES, Schedule
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.clock import Clock
 
@@ -14,15 +14,16 @@ from visavis.wire.clock import Clock
 class Pulse:
     """One session's place in the ticker: its ticks come from here, until `end`.
 
-    tick: called every 20 ms, and must not wait for anything; False: the session rests from now on.
-    skip: called with the number of ticks that it has slept through, before the first one after.
+    tick: called every 20 ms, and must not wait for anything; how many samples have left: a tick, or
+    half a tick, and then the next is 10 ms later; 0: the session rests from now on.
+    skip: called with how many samples it has slept through, before the first tick after.
     failed: called with what `tick` raised; it has no tick any more then.
     """
 
     def __init__(
         self,
         ticker: Ticker,
-        tick: Callable[[], bool],
+        tick: Callable[[], int],
         skip: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -46,7 +47,8 @@ class Pulse:
 
 
 class Ticker:
-    """Wakes every 20 ms for all sessions together. `start` it, `stop` it.
+    """Wakes every 20 ms for all sessions together, and in between for those whose answer is
+    awaited. `start` it, `stop` it.
 
     A process that woke for each session by itself would spend most of its time on waking: caches
     are cold, and the system is asked what is to be done. A session whose tick raises is served no
@@ -67,7 +69,7 @@ class Ticker:
 
     def join(
         self,
-        tick: Callable[[], bool],
+        tick: Callable[[], int],
         skip: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> Pulse:
@@ -119,8 +121,11 @@ class Ticker:
 
     def _serve(self, pulse: Pulse) -> None:
         try:
-            if not pulse.tick():
+            samples = pulse.tick()
+            if not samples:
                 self._schedule.rest(pulse)
+            elif samples < TICK_SAMPLES:
+                self._schedule.halve(pulse)
         except Exception as error:
             # Whatever it is, it is this session's own.
             self._schedule.leave(pulse)

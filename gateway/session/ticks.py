@@ -79,8 +79,10 @@ class Ticks:
 
     # ------------------------------------------------------------ one of them
 
-    def _tick(self) -> bool:
-        """What happens every 20 ms; False: nothing more, until the ticks are woken."""
+    def _tick(self) -> int:
+        """What happens every 20 ms; how many samples have left. 0: there are no ticks any more,
+        until they are woken.
+        """
         parts = self._parts
         was_watched, self._watched = self._watched, parts.audience.watched
         if self._watched and not was_watched:
@@ -96,6 +98,8 @@ class Ticks:
         self.loops.tick()
         overheard = parts.interruption.tick(tick.pcm, self._conversation, now)
         self._performer.perform(overheard)
+        if tick.second_half:
+            return len(tick.pcm)  # what is due every 20 ms was, with the first
         self._ticks += 1
         if self._ticks % CLOCK_TICKS == 0 and self._playout.playing:
             self._performer.publish_clock()
@@ -105,7 +109,7 @@ class Ticks:
         if parts.unasked.waits:
             parts.unasked.tick(may_begin=self.may_begin)
         self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
-        return self._quiet_ticks < REST_TICKS
+        return len(tick.pcm) if self._quiet_ticks < REST_TICKS else 0
 
     def _note_played(self, tick: Tick, now: float) -> None:
         """Tell the conversation how far its turn has been heard."""

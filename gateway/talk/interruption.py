@@ -49,7 +49,7 @@ class Interruption:
     def tick(
         self, pcm: NDArray[np.int16], conversation: Conversation, now: float
     ) -> Sequence[Action]:
-        """20 ms have left, pcm [960] int16: what follows from what was heard meanwhile."""
+        """So much has left, pcm [N] int16: what follows from what was heard meanwhile."""
         self._judge.play(pcm)
         self._note_silence(now)
         return self.judge(conversation, now)

@@ -44,6 +44,7 @@ class Show:
         self.sound: list[bool] = []
         self.events: list[str] = []
         self._steps = 0
+        self._due_s = self.now_s + TICK_S
 
     def run(self, seconds: float) -> None:
         for _ in range(round(seconds / STEP_S)):
@@ -55,7 +56,7 @@ class Show:
                     self.on_the_bus.append(frame)
             while self.on_the_bus and not self.bus_stalls:
                 self.playout.push_picture(_picture(self.on_the_bus.popleft()))
-            if self._steps % round(TICK_S / STEP_S) == 0:
+            if self.now_s >= self._due_s:
                 self._tick()
 
     def speak(self, *, held: bool = False) -> None:
@@ -70,6 +71,7 @@ class Show:
 
     def _tick(self) -> None:
         tick = self.playout.tick()
+        self._due_s += len(tick.pcm) / RATE_HZ
         self.sound.append(bool(tick.pcm.any()))
         self.events += [event.value for event, _ in tick.events]
         self.seen_s += [self.now_s] * len(tick.pictures)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from gateway.playout.pacing import ORIGIN_SAMPLES, TICK_SAMPLES, to_video_clock
+from gateway.playout.pacing import (
+    HALF_TICK_SAMPLES,
+    ORIGIN_SAMPLES,
+    TICK_SAMPLES,
+    to_video_clock,
+)
 from gateway.playout.pictures import BURST, QUEUE_LIMIT, KeyframeThrottle, Picture
 from gateway.playout.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
 from visavis.wire.media import VideoCodec
@@ -38,8 +45,12 @@ def playout(*codecs: VideoCodec) -> Playout:
     return made
 
 
-def run(target: Playout, ticks: int) -> list[Tick]:
-    ticks_made = [target.tick() for _ in range(ticks)]
+def run(target: Playout, ticks: float) -> list[Tick]:
+    """What leaves in the time of so many ticks, some of which may be half ones."""
+    ticks_made: list[Tick] = []
+    until = target.now_samples + ticks * TICK_SAMPLES
+    while target.now_samples < until:
+        ticks_made.append(target.tick())
     assert not any(tick.silent and tick.pcm.any() for tick in ticks_made)
     return ticks_made
 
@@ -91,6 +102,54 @@ def test_a_turn_is_released_in_step() -> None:
     assert (PlayoutEvent.FINISHED, 1) in ticks[10].events
 
 
+def test_silence_is_cut_while_an_answer_is_awaited_and_the_grid_is_returned_to() -> None:
+    target = playout(H264)
+    assert [len(t.pcm) for t in run(target, 2)] == [TICK_SAMPLES] * 2
+    target.open_turn(1)
+    assert [len(t.pcm) for t in run(target, 1.5)] == [HALF_TICK_SAMPLES] * 3
+    speak(target, 1, 3)  # 3 ms behind the latest tick, or 9
+    ticks = run(target, 8)
+    assert started_at(ticks) == 0 and ticks[0].start_samples % TICK_SAMPLES == HALF_TICK_SAMPLES
+    assert {len(t.pcm) for t in ticks} == {TICK_SAMPLES}
+    times = [to_video_clock(ticks[0].start_samples + i * FRAME_SAMPLES) for i in range(3)]
+    assert [p.time for t in ticks for p in t.pictures] == times
+    assert events(ticks) == ["started", "finished"]
+    back, *rest = run(target, 3)
+    assert len(back.pcm) == HALF_TICK_SAMPLES and back.second_half and back.silent
+    assert all(len(t.pcm) == TICK_SAMPLES and not t.start_samples % TICK_SAMPLES for t in rest)
+    every = [*ticks, back, *rest]
+    assert [b.start_samples - a.start_samples for a, b in pairwise(every)] == [
+        len(t.pcm) for t in every[:-1]
+    ]
+
+
+def test_an_answer_that_takes_long_is_awaited_tick_by_tick() -> None:
+    target = Playout()
+    target.open_turn(1)
+    lengths = [len(t.pcm) for t in run(target, 150)]
+    assert lengths == [HALF_TICK_SAMPLES] * 200 + [TICK_SAMPLES] * 50
+
+
+def test_only_silence_behind_silence_is_cut() -> None:
+    target = answering(50)
+    run(target, 5)
+    target.open_turn(2)
+    assert [len(t.pcm) for t in run(target, 3)] == [
+        TICK_SAMPLES,  # fades out
+        TICK_SAMPLES,  # its packet holds the end of that
+        HALF_TICK_SAMPLES,
+        HALF_TICK_SAMPLES,
+    ]
+
+
+def test_idle_pictures_leave_with_whole_ticks_while_an_answer_is_awaited() -> None:
+    target = playout(H264)
+    target.open_turn(1)
+    for name in (b"a", b"b", b"c"):
+        target.push_picture(idle(name=name))
+    assert [len(t.pictures) for t in run(target, 4)] == [1, 0, 1, 0, 1, 0, 0, 0]
+
+
 # ------------------------------------------------------------ starting
 
 
@@ -110,11 +169,10 @@ def test_the_voice_waits_40_ms_at_most() -> None:
     target.open_turn(1)
     target.push_voice(1, voice(50))
     ticks = run(target, 20)
-    started = next(i for i, t in enumerate(ticks) if t.events)
-    assert started == 2  # the first tick that is not earlier than 40 ms
+    assert started_at(ticks) == 2  # not earlier than 40 ms
 
 
-def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: int) -> list[Tick]:
+def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: float) -> list[Tick]:
     """Turn `turn` is heard; its pictures come so many ticks after its voice."""
     target.open_turn(turn)
     target.push_voice(turn, voice(6), last=True)
@@ -124,10 +182,10 @@ def answer_whose_picture_comes_after(target: Playout, turn: int, ticks: int) -> 
     return made + run(target, 12)
 
 
-def started_at(ticks: list[Tick]) -> int:
-    return next(
-        i for i, t in enumerate(ticks) if any(e is PlayoutEvent.STARTED for e, _ in t.events)
-    )
+def started_at(ticks: list[Tick]) -> float:
+    """In ticks from the first of these."""
+    started = next(t for t in ticks if any(e is PlayoutEvent.STARTED for e, _ in t.events))
+    return (started.start_samples - ticks[0].start_samples) / TICK_SAMPLES
 
 
 def test_a_face_that_was_quick_is_not_waited_for_until_it_is_slow() -> None:
@@ -140,6 +198,13 @@ def test_a_face_that_was_quick_is_not_waited_for_until_it_is_slow() -> None:
     assert [p.skew_s for p in second] == pytest.approx([0.02, 0.0, 0.0], abs=0.011)
     assert second[0].time >= to_video_clock(turns[1][0].start_samples)
     assert target.dropped_pictures == 0 and target.late_pictures == 1  # of the third turn
+
+
+@pytest.mark.parametrize(("lag", "waited"), [(1.5, 0), (2, 1)])
+def test_a_face_is_quick_whose_picture_comes_within_30_ms(lag: float, waited: int) -> None:
+    target = playout(H264)
+    answer_whose_picture_comes_after(target, 1, lag)
+    assert started_at(answer_whose_picture_comes_after(target, 2, 1)) == waited
 
 
 def test_another_face_has_to_prove_itself() -> None:

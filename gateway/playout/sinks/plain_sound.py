@@ -15,7 +15,7 @@ import soxr
 from gateway import metrics
 from gateway.api.hub import Outbox
 from gateway.playout.audience import Seats
-from gateway.playout.pacing import RATE_HZ, TICK_S
+from gateway.playout.pacing import RATE_HZ
 from gateway.playout.playout import Tick
 from visavis.wire.media import VideoCodec
 
@@ -23,7 +23,7 @@ from visavis.wire.media import VideoCodec
 QUEUE_LIMIT = 150
 RATES_HZ = (16_000, 24_000, 48_000)
 # By then a resampler gives nothing but silence, whatever it heard before.
-_SETTLED_TICKS = 10
+_SETTLED_SAMPLES = RATE_HZ // 5
 
 
 class SoundListener(Outbox[bytes]):
@@ -53,7 +53,7 @@ class PlainSound:
         self._changed = changed
         self._listeners: set[SoundListener] = set()
         self._resamplers: dict[int, Any] = {}
-        self._silent_ticks = 0
+        self._silent_samples = 0
 
     @property
     def codecs(self) -> set[VideoCodec]:
@@ -93,7 +93,7 @@ class PlainSound:
         if not self._listeners:
             self._resamplers.clear()
             return
-        self._silent_ticks = self._silent_ticks + 1 if tick.silent else 0
+        self._silent_samples = self._silent_samples + len(tick.pcm) if tick.silent else 0
         made: dict[int, bytes] = {}
         for listener in self._listeners:
             rate_hz = listener.rate_hz
@@ -113,8 +113,8 @@ class PlainSound:
     def _at(self, rate_hz: int, tick: Tick) -> bytes:
         if rate_hz == RATE_HZ:
             return tick.pcm.tobytes()
-        if self._silent_ticks > _SETTLED_TICKS:
-            return bytes(2 * round(rate_hz * TICK_S))
+        if self._silent_samples > _SETTLED_SAMPLES:
+            return bytes(2 * (len(tick.pcm) * rate_hz // RATE_HZ))
         resampler = self._resamplers.get(rate_hz)
         if resampler is None:
             resampler = soxr.ResampleStream(RATE_HZ, rate_hz, 1, dtype="int16", quality="HQ")

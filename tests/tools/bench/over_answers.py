@@ -131,6 +131,8 @@ class Answer:
         self._told = (np.repeat(voice, 3), text)
         self._language = language
         self._room = np.random.default_rng(1)
+        self._leaving = np.zeros(0, np.int16)
+        """What the avatar says and nobody has heard yet."""
         self.told: list[tuple[float, Action]] = []
         self.chunks: list[tuple[float, TranscriptChunk]] = []
         self.levels: list[tuple[float, float]] = []
@@ -152,7 +154,26 @@ class Answer:
 
     async def hear(self, pcm: NDArray[np.float32]) -> None:
         """The next 20 ms of what others than the avatar make: [320] float32."""
+        while len(self._leaving) < 3 * _TICK_SAMPLES:
+            self._tick()
+        played, self._leaving = np.split(self._leaving, [3 * _TICK_SAMPLES])
+        noise = self._room.normal(size=_TICK_SAMPLES) * _ROOM_RMS
+        mixed = np.clip(pcm + self._speaker.play(played) + noise, -1, 1)
+        sound = (mixed * 32767).astype(np.int16)
+        self._now += _TICK_S
+        self._interruption.hear(sound, level_of(sound), self._now)
+        await self._listening.hear(sound, RATE_HZ)
+        for event in self._listening.ready_events():
+            place = Place("", 0, 0, event.at_samples)
+            known_s = self._now + event.compute_s + _HOPS_S
+            self._waiting.append((known_s, chunk_of(event, place)))
+        self._deliver()
+        self._perform(self.conversation.check(self._now))
+
+    def _tick(self) -> None:
+        """What leaves next, some of which may be for the 20 ms after these."""
         tick = self._playout.tick()
+        self._leaving = np.concatenate([self._leaving, tick.pcm])
         self.levels.append((self._now, float(np.abs(tick.pcm).max())))
         talk = self.conversation
         if talk.turn is not None:
@@ -163,18 +184,6 @@ class Answer:
             elif event is PlayoutEvent.FINISHED:
                 self._perform(talk.finished(number, self._now))
         self._perform(self._interruption.tick(tick.pcm, talk, self._now))
-        noise = self._room.normal(size=_TICK_SAMPLES) * _ROOM_RMS
-        mixed = np.clip(pcm + self._speaker.play(tick.pcm) + noise, -1, 1)
-        sound = (mixed * 32767).astype(np.int16)
-        self._now += _TICK_S
-        self._interruption.hear(sound, level_of(sound), self._now)
-        await self._listening.hear(sound, RATE_HZ)
-        for event in self._listening.ready_events():
-            place = Place("", 0, 0, event.at_samples)
-            known_s = self._now + event.compute_s + _HOPS_S
-            self._waiting.append((known_s, chunk_of(event, place)))
-        self._deliver()
-        self._perform(talk.check(self._now))
 
     def _deliver(self) -> None:
         """In order, as a bus does: what was computed sooner waits for what came before it."""

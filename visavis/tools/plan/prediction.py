@@ -22,7 +22,8 @@ FACE_LANES = 2
 GPU_MEMORY_SHARE = 0.92
 """Of a card's memory: the rest is the driver's, and fragments."""
 HOST_MEMORY_SHARE = 0.9
-TICK_S = 0.02
+START_GRID_S = 0.01
+"""An awaited voice begins on it."""
 _ROUNDS = 60
 
 
@@ -304,9 +305,9 @@ def _latencies(
     gateway = max(stretches[x.seat.node].mean_s for x in loads if x.seat.service == "gateway")
     after = [worst(service) for service in ("llm", "tts", "face")]
     asr = worst("asr")
-    out_s = turn.overhead_s * gateway + TICK_S / 2.0 + turn.transport_s
+    out_s = turn.overhead_s * gateway + START_GRID_S / 2.0 + turn.transport_s
     made_s = sum(delay.mean_s for delay in after)
-    variance = sum(delay.variance for delay in after) + TICK_S**2 / 12.0
+    variance = sum(delay.variance for delay in after) + START_GRID_S**2 / 12.0
     heard_s = max(turn.end_wait_s, turn.notice_s + asr.mean_s + made_s)
     voice = Delay(heard_s + out_s, variance + asr.variance + turn.spread_s**2)
     read = max((_read(load, stretches, scene) for load in loads), key=lambda d: d.mean_s)
