@@ -422,7 +422,7 @@ async def _turns(hearing: Hearing, pcm: NDArray[np.int16], language: str) -> lis
 async def soft(hearing: Hearing, folder: Path, half: str, every: int) -> list[dict[str, Any]]:
     """Who is heard that speaks more softly than before, in a quiet room and before a television.
 
-    Its voices are the half's others. Heard is what a final covers half of; what covers nothing of
+    Its voices are the half's others. Heard is what finals cover half of; what covers nothing of
     the visitor's is a turn of nobody.
     """
     clips = [c for c in load_turn_clips(folder, half=half) if c.noise.endswith("quiet")]
@@ -434,7 +434,7 @@ async def soft(hearing: Hearing, folder: Path, half: str, every: int) -> list[di
             pcm, said = _soft_session(clip, others if behind == "television" else (), n)
             turns = await _turns(hearing, pcm, clip.language)
             for one in said:
-                covered = max((_overlap(one, turn) for turn in turns), default=0)
+                covered = sum(max(0, _overlap(one, turn)) for turn in turns)
                 missed[one.below_db] += 2 * covered < one.end - one.start
             nobodys += sum(all(_overlap(one, turn) <= 0 for one in said) for turn in turns)
             minutes += len(pcm) / RATE_HZ / 60
