@@ -193,6 +193,8 @@ class ListeningSession:
         for frame, probability in zip(frames, speech, strict=True):
             self._heard_samples += FRAME_SAMPLES
             await self._take(self._listener.hear_frame(frame, probability))
+            if self._listener.far:
+                metrics.asr_far_voice_seconds.inc(FRAME_SAMPLES / SAMPLE_RATE_HZ)
             if self._work and self._ahead():
                 await self._settle()
 

@@ -43,6 +43,14 @@ _SHUT = 10 ** (-80 / 10)
 _SOFTEST_RISE_PER_FRAME = 10 ** (0.005 / 10)
 # Two decibels in ten minutes: he may say nothing for long while they talk on.
 _VISITOR_FALL_PER_FRAME = 10 ** (-0.0001 / 10)
+# Of powers. Who leans back or turns away is 6 to 10 dB softer, and 4 more in a short soft word.
+_FAR_BELOW = 10 ** (-15 / 10)
+# A visitor is known by so many utterances of about his level, none a mere word, and together of
+# a second and a half.
+_KNOWN_BY, _FEWEST_LEARNT_FRAMES, _FEWEST_KNOWN_FRAMES = 5, 16, 48
+_HIS_LEVEL = 10 ** (-8 / 10)
+# Far voices that were heard for so much of the latest 20 s wait for no answer.
+_GOES_ON, _FAR_SHARE = 0.3, 1 / 625
 
 
 class Resampler:
@@ -229,3 +237,65 @@ class Bystanders:
         if not speaking:
             reach = max(reach, way**_REACH_BETWEEN)
         return power < self._softest * reach and max(power, latest) < softer
+
+
+class FarVoices:
+    """Tells which frames hold only voices far behind the visitor, such as a television's.
+
+    Their words are as good as his; two things tell them. They are further below the level of his
+    latest utterances than he comes by leaning back. And they go on, whether or not anybody answers:
+    a visitor who whispers, or speaks from across the room, falls silent to be answered. So a far
+    voice is heard until such voices have talked for much of the latest time, and none is far before
+    the visitor is known. What has begun as an utterance is left alone. A level is that of the
+    loudest quarter of a second of voice. A microphone that evens out levels hides what is far.
+    """
+
+    def __init__(self) -> None:
+        self._powers: deque[float] = deque(maxlen=_MEAN_FRAMES)
+        """Of the latest voiced frames, while they follow each other or an utterance is open."""
+        self._loudest = 0.0
+        self._learnt: deque[tuple[float, int]] = deque(maxlen=_KNOWN_BY)
+        """Power and voiced frames of the visitor's latest utterances."""
+        self._visitor = 0.0
+        """Power; 0: not known yet."""
+        self._share = 0.0
+        """Of the latest time, but for the visitor's own utterances, in which far voices talked."""
+
+    @property
+    def loudest(self) -> float:
+        """Power of the open utterance, or of the latest voice."""
+        return self._loudest
+
+    def are_all(
+        self, pcm: NDArray[np.float32], speech_probability: float, *, speaking: bool
+    ) -> bool:
+        """Whether the next frame, [N] float32, is speech that is none of the visitor's.
+
+        speaking: an utterance has begun, and not ended.
+        """
+        self._visitor *= _VISITOR_FALL_PER_FRAME
+        voiced = speech_probability >= 0.5
+        if voiced:
+            self._powers.append(float(pcm @ pcm) / len(pcm))
+            self._loudest = max(self._loudest, sum(self._powers) / len(self._powers))
+        elif not speaking:
+            self._powers.clear()
+            self._loudest = 0.0
+        far = self._loudest < self._visitor * _FAR_BELOW
+        if far or not speaking:
+            self._share += _FAR_SHARE * ((far and voiced) - self._share)
+        return far and voiced and not speaking and self._share > _GOES_ON
+
+    def ended(self) -> None:
+        """The open utterance has; what follows is another."""
+        self._powers.clear()
+        self._loudest = 0.0
+
+    def learn(self, loudest: float, voiced_frames: int) -> None:
+        """An utterance with words was this loud, and so long without its pauses."""
+        if voiced_frames < _FEWEST_LEARNT_FRAMES or loudest <= self._visitor * _HIS_LEVEL:
+            return
+        self._learnt.append((loudest, voiced_frames))
+        if sum(frames for _, frames in self._learnt) >= _FEWEST_KNOWN_FRAMES:
+            # Not the loudest: a single shout is none.
+            self._visitor = sorted(power for power, _ in self._learnt)[-2:][0]

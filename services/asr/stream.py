@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
 from services.asr.hearing.transcript import Order, Transcript
-from services.asr.sound import Bystanders, QuietFrames, Tape
+from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
 from services.asr.turns.completeness import RULED_OUT, finished_odds, fused
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 from services.asr.turns.foresight import Foresight
@@ -82,6 +82,9 @@ class Listener:
         self._interim_results = interim_results
         self._endpointer = Endpointer(rules)
         self._bystanders = Bystanders()
+        self._far = FarVoices()
+        self.far = False
+        """Whether the latest frame was speech that is too far from the visitor to be his."""
         self._quiet = QuietFrames()
         self.foresight = Foresight() if foresight else None
         """Whether the words of the newest look are all; None: nobody asks."""
@@ -115,7 +118,8 @@ class Listener:
         """The next [FRAME_SAMPLES] float32 and how likely they are speech."""
         self._tape.append(pcm)
         speaking = self._current is not None
-        if self._bystanders.are_all(pcm, speech_probability, speaking=speaking):
+        self.far = self._far.are_all(pcm, speech_probability, speaking=speaking)
+        if self._bystanders.are_all(pcm, speech_probability, speaking=speaking) or self.far:
             speech_probability = 0.0
         if self._current is not None:
             self._current.speech.append(speech_probability)
@@ -190,6 +194,9 @@ class Listener:
         if signal.kind is Kind.RESUMED:
             return self._go_on(utterance)
         self._current = None
+        utterance.loudest = self._far.loudest
+        utterance.voiced_frames = self._endpointer.voiced_frames
+        self._far.ended()
         if signal.kind is Kind.DISCARDED:
             return self._discard(utterance)
         return self._end_utterance(utterance, signal.at_samples)
@@ -299,6 +306,7 @@ class Listener:
         whole = utterance.whole()
         if not whole.text:
             return self._discard(utterance)
+        self._far.learn(utterance.loudest, utterance.voiced_frames)
         del self._utterances[utterance.number]
         return [self._event_with_text(TranscriptEvent.FINAL, utterance, whole)]
 

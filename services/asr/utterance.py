@@ -128,6 +128,10 @@ class Utterance:
     finished: float = 0.0
     """Turn detector and words together."""
     speech_end: int = 0
+    loudest: float = 0.0
+    """Power of its loudest quarter of a second of voice, once it has ended."""
+    voiced_frames: int = 0
+    """Once it has ended."""
     ended_at: int | None = None
     settle_pauses: set[int] = field(default_factory=set)
     next_partial: int = 0

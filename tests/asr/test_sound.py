@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from services.asr.hearing.detectors import FRAME_SAMPLES
-from services.asr.sound import Bystanders, QuietFrames, Tape
+from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
 
 
 def test_positions_survive_forgetting() -> None:
@@ -146,3 +146,79 @@ def test_a_voice_that_begins_at_once_and_fades_is_not_taken_for_a_room() -> None
         bystanders.are_all(noise(level, i), 1.0, speaking=True) for i, level in enumerate(levels)
     ]
     assert not any(heard)
+
+
+class Room:
+    """A visitor and other voices in it, all of them speech to the VAD."""
+
+    def __init__(self) -> None:
+        self.far = FarVoices()
+
+    def visitor_says(self, level: float, frames: int = 60) -> int:
+        """How many frames of it were taken for a far voice's. Silence of an answer follows."""
+        missed, loudest = 0, 0.0
+        for i in range(frames):
+            missed += self.far.are_all(noise(level, i), 1.0, speaking=i > missed)
+            loudest = self.far.loudest
+        self.far.ended()
+        self.far.learn(loudest, frames)
+        self.is_quiet(200)
+        return missed
+
+    def others_say(self, level: float, frames: int = 100) -> int:
+        """How many frames of it were taken for a far voice's; a breath follows."""
+        far = sum(self.far.are_all(noise(level, i), 1.0, speaking=False) for i in range(frames))
+        self.is_quiet(20)
+        return far
+
+    def is_quiet(self, frames: int) -> None:
+        for i in range(frames):
+            assert not self.far.are_all(noise(0.001, i), 0.0, speaking=False)
+
+
+def test_a_voice_far_below_the_visitor_that_goes_on_is_nobodys() -> None:
+    room = Room()
+    for _ in range(2):
+        assert room.visitor_says(0.1) == 0
+    assert room.others_say(0.01) == 0, "it may be himself"
+    for _ in range(4):
+        room.others_say(0.01)
+    assert room.others_say(0.01) == 100
+    assert room.others_say(0.025) == 0, "12 dB below: another visitor, or he has leant back"
+    assert room.visitor_says(0.025) == 0
+    assert room.others_say(0.01) > 90, "what is softer moves nothing"
+
+
+def test_who_whispers_and_waits_to_be_answered_is_heard() -> None:
+    room = Room()
+    room.visitor_says(0.1)
+    assert [room.visitor_says(0.01) for _ in range(20)] == [0] * 20
+
+
+def test_no_voice_is_far_before_the_visitor_is_known() -> None:
+    room = Room()
+    assert [room.others_say(0.01) for _ in range(10)] == [0] * 10
+    room.visitor_says(0.1, frames=30)
+    assert [room.others_say(0.01) for _ in range(10)] == [0] * 10, "too little of him"
+    room.visitor_says(0.1, frames=30)
+    for _ in range(5):
+        room.others_say(0.01)
+    assert room.others_say(0.01) == 100
+
+
+def test_one_shout_is_no_level_of_a_visitor() -> None:
+    room = Room()
+    for level in (0.05, 0.05, 0.5):
+        room.visitor_says(level)
+    assert [room.others_say(0.03) for _ in range(10)] == [0] * 10
+
+
+def test_a_television_that_was_there_first_does_not_make_the_visitor_far() -> None:
+    room = Room()
+    for _ in range(6):
+        room.others_say(0.01)
+        room.visitor_says(0.01)
+    assert [room.visitor_says(0.1) for _ in range(2)] == [0, 0]
+    for _ in range(5):
+        room.others_say(0.01)
+    assert room.others_say(0.01) == 100

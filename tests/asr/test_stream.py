@@ -467,3 +467,18 @@ def test_the_more_speak_at_once_the_fewer_looks_each_gets() -> None:
         return len(desk.asked)
 
     assert looks(1) == looks(2) > 1.5 * looks(5) > 2 * looks(10) > 2
+
+
+def test_a_television_far_behind_the_visitor_is_told_of_no_more_once_it_goes_on() -> None:
+    desk = Desk()
+    desk.text = "words"
+    for _ in range(2):
+        desk.feed(np.concatenate([quiet(20), loud(60, 0.9), quiet(60)]))
+    for _ in range(8):
+        desk.feed(np.concatenate([loud(100, 0.14), quiet(20)]))
+    before = len(desk.events)
+    for _ in range(3):
+        desk.feed(np.concatenate([loud(100, 0.14), quiet(20)]))
+    assert len(desk.events) == before
+    desk.feed(np.concatenate([loud(60, 0.9), quiet(60)]))
+    assert desk.kinds[before:] == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]

@@ -172,6 +172,10 @@ asr_partial_seconds = Histogram(
     "asr_partial_seconds", "Compute of one partial transcript.", buckets=_FAST_S
 )
 asr_audio_seconds = Counter("asr_audio_seconds_total", "Sound listened to.")
+asr_far_voice_seconds = Counter(
+    "asr_far_voice_seconds_total",
+    "Speech that began no utterance: so far below the visitor, and going on, as a television does.",
+)
 llm_queue_seconds = Histogram(
     "llm_queue_seconds", "From the request to its first work.", buckets=_FAST_S
 )

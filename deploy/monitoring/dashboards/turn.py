@@ -67,9 +67,13 @@ _HEARING = Row(
         Panel("Partial transcripts", "Compute of one.", "s", quantiles("asr_partial_seconds")),
         Panel(
             "Sound listened to",
-            "Seconds of microphone in a second: how many microphones are open.",
+            "Seconds of microphone in a second: how many microphones are open; and of these, of "
+            "voices that were passed over as too far behind a visitor, such as a television's.",
             "short",
-            (total("asr_audio_seconds_total", "microphones"),),
+            (
+                total("asr_audio_seconds_total", "microphones"),
+                total("asr_far_voice_seconds_total", "voices passed over"),
+            ),
         ),
     ),
 )

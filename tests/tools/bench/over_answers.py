@@ -3,6 +3,7 @@
     python -m tests.tools.bench.over_answers sounds --json over.json
     python -m tests.tools.bench.over_answers echo --json echo.json
     python -m tests.tools.bench.over_answers noise --json noise.json
+    python -m tests.tools.bench.over_answers soft --half tune --json soft.json
 
 The real parts in one process and in time of the sound: asr's networks and listener, the gateway's
 conversation, judge and playout, with a loudspeaker and a room between them (simulated). What asr
@@ -40,6 +41,7 @@ from services.asr.session import ListeningSession, chunk_of
 from services.asr.settings import AsrSettings
 from training.turn_taking.material.over_answers import OverAnswer, load
 from training.turn_taking.material.rooms import response_of
+from visavis.tools.bench.turns import TurnClip, load_turn_clips
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
@@ -56,6 +58,11 @@ _HOPS_S = 0.005
 _BEFORE_S, _WATCH_S = 1.5, 3.0
 # Longer than what is compared to tell an echo.
 _IDLE_S = 2.0
+# A visitor's levels: of his own, then each softer one behind another of his own.
+_SOFTER_DB = (6.0, 10.0, 12.0, 16.0, 20.0)
+_TELEVISION_BELOW_DB = 20.0
+# Between what a visitor says, for an answer; and before the first soft one.
+_ANSWERED_S, _ALONE_S = 6.0, 20.0
 # A loudspeaker that is loud is not linear.
 _DRIVE = 1.5
 _ECHO_ROOMS = ("study", "office", "kitchen", "hall", "study")
@@ -365,6 +372,101 @@ async def _finals(hearing: Hearing, pcm: NDArray[np.int16], first: int) -> list[
     return texts
 
 
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a visitor says, by samples of the session, and how far below his own level."""
+
+    below_db: float
+    start: int
+    end: int
+
+
+def _soft_session(
+    clip: TurnClip, others: Sequence[NDArray[np.float32]], seed: int
+) -> tuple[NDArray[np.int16], list[Said]]:
+    """[N] at 16 kHz: the clip over and over, twice at its own level and then softer each second
+    time. others: who talk behind it all the time, one after the other."""
+    levels_db = [0.0, 0.0, *(level for below in _SOFTER_DB for level in (below, 0.0))]
+    pcm = read_mono(clip.path, RATE_HZ).astype(np.float32)
+    pcm *= 10 ** (_VISITOR_DB / 20) / float(np.std(pcm[clip.speech_start : clip.turn_end]))
+    said: list[Said] = []
+    pieces = [np.zeros(RATE_HZ // 2, np.float32)]
+    at = RATE_HZ // 2
+    for n, below_db in enumerate(levels_db):
+        rest = round((_ALONE_S if n == 1 else _ANSWERED_S) * RATE_HZ)
+        said.append(Said(below_db, at + clip.speech_start, at + clip.turn_end))
+        pieces += [pcm * 10 ** (-below_db / 20), np.zeros(rest, np.float32)]
+        at += len(pcm) + rest
+    heard = np.concatenate(pieces)
+    choice = np.random.default_rng(seed)
+    heard += choice.normal(size=at).astype(np.float32) * _ROOM_RMS
+    voice = RATE_HZ
+    while others and voice < at:
+        other = others[int(choice.integers(len(others)))][: at - voice]
+        level = 10 ** ((_VISITOR_DB - _TELEVISION_BELOW_DB) / 20)
+        heard[voice : voice + len(other)] += other * level
+        voice += len(other) + int(choice.uniform(0.3, 2.5) * RATE_HZ)
+    return (np.clip(heard, -1, 1) * 32767).astype(np.int16), said
+
+
+async def _turns(hearing: Hearing, pcm: NDArray[np.int16], language: str) -> list[tuple[int, int]]:
+    """First sample and end of the speech of each final."""
+    listening = ListeningSession(
+        hearing, language, interim_results=False, clock=MonotonicClock(), recorded=True,
+        rules=AsrSettings.model_validate({}).endpoint_rules(),
+    )  # fmt: skip
+    starts: dict[int, int] = {}
+    turns: list[tuple[int, int]] = []
+    async with listening:
+        for start in range(0, len(pcm), _TICK_SAMPLES):
+            await listening.hear(pcm[start : start + _TICK_SAMPLES], RATE_HZ)
+            for event in listening.ready_events():
+                if event.event is TranscriptEvent.SPEECH_STARTED:
+                    starts[event.utterance] = event.at_samples
+                elif event.event is TranscriptEvent.FINAL:
+                    turns.append((starts[event.utterance], event.speech_end_samples))
+    return turns
+
+
+async def soft(hearing: Hearing, folder: Path, half: str, every: int) -> list[dict[str, Any]]:
+    """Who is heard that speaks more softly than before, in a quiet room and before a television.
+
+    Its voices are the half's others. Heard is what finals cover half of; what covers nothing of
+    the visitor's is a turn of nobody.
+    """
+    clips = [c for c in load_turn_clips(folder, half=half) if c.noise.endswith("quiet")]
+    done: list[dict[str, Any]] = []
+    for behind in ("nobody", "television"):
+        missed, nobodys, minutes = Counter[float](), 0, 0.0
+        for n, clip in enumerate(clips[::every]):
+            others = [_level_speech(c) for c in clips if c.voice != clip.voice]
+            pcm, said = _soft_session(clip, others if behind == "television" else (), n)
+            turns = await _turns(hearing, pcm, clip.language)
+            for one in said:
+                covered = sum(max(0, _overlap(one, turn)) for turn in turns)
+                missed[one.below_db] += 2 * covered < one.end - one.start
+            nobodys += sum(all(_overlap(one, turn) <= 0 for one in said) for turn in turns)
+            minutes += len(pcm) / RATE_HZ / 60
+        done.append(
+            {"behind": behind, "visitors": len(clips[::every]), "minutes": round(minutes, 1),
+             "missed": {f"{0 - db:g} dB": missed[db] for db in (0.0, *_SOFTER_DB)},
+             "turns_of_nobody": nobodys}
+        )  # fmt: skip
+        print(json.dumps(done[-1]), flush=True)  # noqa: T201
+    return done
+
+
+def _level_speech(clip: TurnClip) -> NDArray[np.float32]:
+    """The speech of a clip alone, [N] at 16 kHz with an RMS of 1."""
+    pcm = read_mono(clip.path, RATE_HZ)[clip.speech_start : clip.turn_end].astype(np.float32)
+    return pcm / np.float32(np.std(pcm))
+
+
+def _overlap(said: Said, turn: tuple[int, int]) -> int:
+    """Samples; none at all where it is negative."""
+    return min(said.end, turn[1]) - max(said.start, turn[0])
+
+
 def table(done: Sequence[Outcome]) -> dict[str, Any]:
     """Counts by kind; interruptions with their times."""
     told: dict[str, Any] = {}
@@ -390,7 +492,7 @@ def table(done: Sequence[Outcome]) -> dict[str, Any]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
-    options.add_argument("what", choices=("sounds", "echo", "noise"))
+    options.add_argument("what", choices=("sounds", "echo", "noise", "soft"))
     options.add_argument("--material", type=Path, default=cache / "turn_taking")
     options.add_argument("--half", choices=("tune", "test", "confirm"), default="test")
     options.add_argument("--every", type=int, default=1, help="only each so-manieth sound")
@@ -423,6 +525,9 @@ def main() -> None:
             if chosen.what == "noise":
                 visitor = answers_of(folder, chosen.half)[0][0] if chosen.visitor_first else None
                 return await noises(hearing, noise_paths, chosen.levels_db, visitor)
+            if chosen.what == "soft":
+                turns = chosen.material / "turns"
+                return await soft(hearing, turns, chosen.half, chosen.every)
             if chosen.what == "sounds":
                 done = await sounds(
                     hearing,
