@@ -35,6 +35,7 @@ from services.asr.hearing.listeners import (
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.whisper import Whisper
 from training.inputs import inputs_of, verify
+from training.turn_taking.listener_network import Shown, as_model, odds_of, trained
 from training.turn_taking.logistic import Vector, area_under_curve, fit, odds_by
 from training.turn_taking.material import over_answers
 from training.turn_taking.material.listener import Said, load
@@ -108,9 +109,6 @@ def _heard(material: Path) -> Iterator[_Heard]:
 
 
 def _english(ear: Moonshine, heard: Sequence[_Heard], material: Path) -> dict[str, Any]:
-    # PyTorch is loaded here alone: Mandarin needs none.
-    from training.turn_taking.listener_network import Shown, as_model, odds_of, trained
-
     shown = Shown([one.rows for one in heard])
     listens = np.array([one.said.listens for one in heard])
     in_doubt = np.array([one.open for one in heard])
