@@ -29,7 +29,23 @@ _HUMS = """hm|wow|well|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶"""
 # What listeners say while somebody else goes on speaking.
 _ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|i c|got it|cool|nice|great|good|true|exactly
 |alright|all right|of course|go on|i know|makes sense|interesting|really|indeed
+|absolutely|definitely|totally|certainly|precisely|exactly right|naturally|obviously|clearly
+|correct|agreed|understood|just so|very much so|very well|true enough|fair enough|fair point
+|good point|good to know|good idea|good for you|sure thing|for sure|no doubt|no kidding|no way
+|no wonder|no problem|not bad|got you|gotcha|keep going|same here|me too|likewise|as expected
+|you know|you're right|you're so right|you bet|you think so|for real|seriously|is that so
+|is that right|i agree|i believe it|i bet|i can imagine|i get it|i get that|i got it|i got you
+|i guess|i guess so|i hear you|i see that|i see what you mean|i know what you mean|i suppose
+|i suppose so|i think so|i think so too|i understand|it does|it is|it happens|it makes sense
+|that makes sense|make sense|that's it|that's so true|that's a good point|that's good to know
+|sounds about right|huh|whoa|gosh|goodness|my goodness|my god|man|ha|ha ha|phew|nice one
+|good stuff|good job|alrighty|okey dokey
 |对|对对|对啊|是|是的|是啊|是吗|好|好的|好吧|行|没错|明白|明白了|知道|知道了|了解|当然|真的|真的吗|这样啊|原来如此|可以"""
+# What they say of it, alone or behind one of the others: "that's fair", "how nice".
+_PRAISES = """amazing awesome beautiful brilliant cool excellent fair fantastic fine funny good
+    great impressive incredible interesting lovely neat nice perfect right splendid sweet true
+    wonderful"""
+_PRAISED = ("", "that's", "that is", "it's", "so", "very", "really", "how", "quite", "sounds")
 LONGEST_BACKCHANNEL_WORDS = 6
 # What recognisers are sure to have understood when somebody hums "mm-hm".
 _HUMS_AS_WORDS = frozenset("mama mamma".split())
@@ -40,10 +56,10 @@ _STOPPING = frozenset(
 _LONGEST_HUM_MS = 700
 _NO_MANDARIN = re.compile(rf"[^{_HAN}]{{1,8}}|(.)\1{{3,}}")
 _FEW_WORDS = 2
-# Of the tuning half no sound that wants something is above it, and 7 in 100 listeners' are below.
-_LEAST_HUM_ODDS = -0.3
-# Of three words, with texts that no fit has seen: 9 of 20 listeners' are above, none of 42 others.
-_MOST_HUM_WORDS, _LEAST_LONG_HUM_ODDS = 3, 0.6
+# A hum is written as up to so many words before there is a pause behind it.
+_MOST_UNSURE_WORDS = 3
+# Of short sounds whose words are no listener's: see docs/turn-taking.md, "Over an answer".
+_LEAST_HUM_ODDS, _LONGEST_MISHEARD_MS = 0.0, 1200
 # In Mandarin a character is a word, and a listener says more than hums. Of short sounds with texts
 # that no fit has seen and that were misheard, 4 in 10 listeners' are above, 6 in 100 others.
 _MOST_HUM_CHARACTERS = 4
@@ -98,7 +114,8 @@ def _phrases(listed: str) -> frozenset[tuple[str, ...]]:
 # A hum has no spelling of its own: recognisers write "Eh-ha", "Mmh", "Uhuh". "He" is a word.
 _HUM = re.compile(r"(?!he$)(?:[aeou]*h+[aeou]*h*|m+(?:h+m*)*|h+m+|[eu]+h?m+)")
 _HUM_PHRASES = _phrases(_HUMS)
-_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS)
+_PRAISING = "|".join(f"{said} {praise}" for said in _PRAISED for praise in _PRAISES.split())
+_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS) | _phrases(_PRAISING)
 
 
 def same_question(one: str, other: str) -> bool:
@@ -125,7 +142,9 @@ def is_backchannel(text: str, *, complete: bool = True, asked: bool = False) -> 
     words = tuple("hm" if _HUM.fullmatch(word) else word for word in words_of(text))
     if len(words) > LONGEST_BACKCHANNEL_WORDS:
         return False
-    return _made_of(words, _HUM_PHRASES if asked else _BACKCHANNELS, complete)
+    # "No" may become "no way", but far more often it is what it is.
+    whole = complete or stops(text)
+    return _made_of(words, _HUM_PHRASES if asked else _BACKCHANNELS, whole)
 
 
 def _made_of(words: tuple[str, ...], phrases: frozenset[tuple[str, ...]], complete: bool) -> bool:
@@ -156,21 +175,24 @@ def is_misheard_hum(
     letters, digits, or one character over and over, and whether it goes on does not count.
     """
     words = words_of(text)
-    if not words or voiced_ms > _LONGEST_HUM_MS or takes_back(text):
+    short = voiced_ms <= _LONGEST_HUM_MS
+    if not words or takes_back(text):
         return False
     if language in ("zh", "yue"):
-        short = len(words) <= _MOST_HUM_CHARACTERS
-        if short and hum_odds is not None and hum_odds > _LEAST_MANDARIN_HUM_ODDS:
-            return True
-        return not stops(text) and _NO_MANDARIN.fullmatch("".join(words)) is not None
-    if stops(text):
+        return short and _is_mandarin_hum(text, words, hum_odds)
+    if stops(text) or voiced_ms > _LONGEST_MISHEARD_MS:
         return False
-    if len(words) > _FEW_WORDS:
-        long = len(words) > _MOST_HUM_WORDS
-        return not long and hum_odds is not None and hum_odds > _LEAST_LONG_HUM_ODDS
-    if words[0] in _HUMS_AS_WORDS:
+    if short and len(words) <= _FEW_WORDS and words[0] in _HUMS_AS_WORDS:
         return True
-    return hum_odds is not None and (goes_on or hum_odds > _LEAST_HUM_ODDS)
+    broken_off = goes_on and short and len(words) <= _FEW_WORDS
+    return hum_odds is not None and (broken_off or hum_odds > _LEAST_HUM_ODDS)
+
+
+def _is_mandarin_hum(text: str, words: list[str], hum_odds: float | None) -> bool:
+    few = len(words) <= _MOST_HUM_CHARACTERS
+    if few and hum_odds is not None and hum_odds > _LEAST_MANDARIN_HUM_ODDS:
+        return True
+    return not stops(text) and _NO_MANDARIN.fullmatch("".join(words)) is not None
 
 
 def stops(text: str) -> bool:
@@ -180,7 +202,7 @@ def stops(text: str) -> bool:
 
 def is_too_short_to_tell(text: str) -> bool:
     """Whether these words of unfinished speech may yet become others: "yo" becomes "yeah"."""
-    return len(words_of(text)) <= _FEW_WORDS and not stops(text)
+    return len(words_of(text)) <= _MOST_UNSURE_WORDS and not stops(text)
 
 
 def takes_back(text: str) -> bool:

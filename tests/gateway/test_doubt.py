@@ -250,6 +250,13 @@ def test_a_broken_word_over_an_answer_goes_by_and_a_whole_one_does_not(talk: Con
     assert of(heard(talk, told(Event.PAUSED, "Louder.", -9.0, 0.9), 1.6), AnnounceTurn)
 
 
+def test_a_few_words_without_a_pause_behind_them_are_not_believed_yet(talk: Conversation) -> None:
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    assert of(heard(talk, told(Event.PARTIAL, "And then hump", -1.0), 1), AnnounceTurn) == []
+    assert of(heard(talk, told(Event.PARTIAL, "And then hump the", -1.0), 1.2), AnnounceTurn)
+
+
 def test_a_word_that_stops_people_stops_it_however_it_sounded(talk: Conversation) -> None:
     talk.speech_started(1, 1)
     assert of(heard(talk, told(Event.PARTIAL, "Stop", 4.0), 1), AnnounceTurn)

@@ -193,6 +193,7 @@ def test_what_a_visitor_says_into_our_echo(text: str, rest: str) -> None:
         ("You're her.", 1.5, False),
         ("If I,", -3.2, True),
         ("A man home.", 1.5, False),
+        ("And then hump and then hump.", 1.5, False),
     ],
 )
 def test_a_hum_that_was_taken_for_words(text: str, hum_odds: float, goes_on: bool) -> None:
@@ -217,8 +218,9 @@ def test_a_hum_in_mandarin_comes_out_as_no_mandarin(text: str) -> None:
         ("I want the,", 400, 0.0, True),  # three words are more than a broken one
         ("Who said that?", 400, 4.0, False),
         ("Paris.", 400, -3.0, False),
-        ("You're her.", 900, 4.0, False),  # too long for a hum
-        ("Tell me her name.", 400, 4.0, False),
+        ("You're her.", 1300, 4.0, False),  # too long for a hum
+        ("If I,", 900, -3.2, True),  # so is this for a broken one
+        ("Tell me her name.", 400, -0.1, False),
         ("You're her.", 320, None, False),  # nobody asked
         ("等一下", 400, None, True),
         ("", 100, 0.0, True),
@@ -277,3 +279,16 @@ def test_well_alone_is_no_interruption() -> None:
 )
 def test_what_a_pause_has_parted(first: str, second: str, both: str) -> None:
     assert joined(first, second) == both
+
+
+@pytest.mark.parametrize(
+    "text", ["That's fair.", "Oh, how nice!", "I see what you mean.", "So true, yeah."]
+)
+def test_what_listeners_think_of_it(text: str) -> None:
+    assert is_backchannel(text)
+    assert not is_backchannel(text, asked=True)
+
+
+@pytest.mark.parametrize(("text", "listens"), [("no", False), ("how", False), ("sounds", True)])
+def test_a_beginning_that_stops_people_is_no_listener_s(text: str, *, listens: bool) -> None:
+    assert is_backchannel(text, complete=False) is listens

@@ -1,16 +1,16 @@
 """Is a short sound a listener's ("mm-hm", "right"), or does somebody want something?
 
 A recogniser writes other words where somebody hums. What its encoder makes of the sound tells more
-than the words do: a logistic regression weighs its mean and spread over the loud frames, `summary`.
-Mandarin listeners say short words rather than hum: there it weighs how likely the decoder held any
-of the words that they begin with, beside those that stop people (`FirstWords`).
-`training/turn_taking/listeners.py` fits the weights, of each recogniser its own.
+than the words do: a small network goes over its rows (`SoundModel`), in well under a millisecond.
+Mandarin listeners say short words rather than hum: there a logistic regression weighs how likely
+the decoder held any of the words that they begin with, beside those that stop people
+(`FirstWords`). `training/turn_taking/listeners.py` fits the weights, of each recogniser its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 
@@ -22,12 +22,11 @@ from services.asr.hearing.log_mel import SAMPLE_RATE_HZ
 WEIGHTS_PATH = Path(__file__).parents[1] / "weights" / "listeners.npz"
 # A listener's sound, and whatever is taken for one, is shorter with the silence around it.
 LONGEST_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
-_SPEECH_RANGE = 10 ** (-22 / 20)
-"""Of the loudest frame."""
-_OTHERS = 1e-3
-"""What a quiet frame in the middle of the sound weighs."""
-_SMOOTH_FRAMES = 3
+# Where the network was shown longer ones.
+LONGEST_HEARD_SAMPLES = SAMPLE_RATE_HZ * 7 // 4
 _SILENCE = 1e-6
+_DEEPEST_STEPS = 3
+_FAR_ROWS = 2
 # What a listener's words begin with in Mandarin, and those of somebody who wants something.
 _LISTENS = "嗯 哦 喔 啊 哇 对 是 好 行 没 有 懂 明白 知道 当然 真 这样 可以".split()
 _ASKS = """停 等 别 不 什么 谁 为什么 怎么 哪 多 算 安 喂 再 先 说 打 重 下 上 快 大 小 听
@@ -36,7 +35,7 @@ _ASKS = """停 等 别 不 什么 谁 为什么 怎么 哪 多 算 安 喂 再 �
 
 @dataclass(frozen=True, slots=True)
 class ListenerModel:
-    """Weighs a `summary`. weights: [K] float32."""
+    """Weighs a summary. weights: [K] float32."""
 
     weights: NDArray[np.float32]
     bias: float
@@ -44,6 +43,52 @@ class ListenerModel:
     def odds(self, seen: NDArray[np.float32]) -> float:
         """Log odds of a listener's sound. seen: [K] float32."""
         return float(seen @ self.weights) + self.bias
+
+
+@dataclass(frozen=True, slots=True)
+class SoundModel:
+    """Hears `rows_of` one after the other: two convolutions, and what is found where it counts.
+
+    into [D + 1, W], near [5, W, C], far [5, C, C] over each second row, looks [C, L], tells
+    [(L + 1) C]; their biases; all float32.
+    """
+
+    into: NDArray[np.float32]
+    into_bias: NDArray[np.float32]
+    near: NDArray[np.float32]
+    near_bias: NDArray[np.float32]
+    far: NDArray[np.float32]
+    far_bias: NDArray[np.float32]
+    looks: NDArray[np.float32]
+    tells: NDArray[np.float32]
+    bias: NDArray[np.float32]
+
+    def odds(self, rows: NDArray[np.float32]) -> float:
+        """Log odds of a listener's sound, of one whose words are none of his. rows: [T, D + 1]
+        float32, T > 0."""
+        heard = _bent(rows @ self.into + self.into_bias)
+        heard = _bent(_across(heard, self.near, 1) + self.near_bias)
+        heard = _bent(_across(heard, self.far, _FAR_ROWS) + self.far_bias)
+        scores = heard @ self.looks
+        looks = np.exp(scores - scores.max(axis=0))
+        looks /= looks.sum(axis=0)
+        found = np.concatenate([(looks.T @ heard).ravel(), heard.max(axis=0)])
+        return float(found @ self.tells + self.bias)
+
+
+def _bent(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.asarray(x / (1 + np.exp(-x)))
+
+
+def _across(
+    heard: NDArray[np.float32], weights: NDArray[np.float32], apart: int
+) -> NDArray[np.float32]:
+    """A convolution over rows, `apart` from each other. heard: [T, C]; weights: [K, C, D], K odd;
+    [T, D]."""
+    reach = len(weights) // 2 * apart
+    around = np.pad(heard, ((reach, reach), (0, 0)))
+    shifts = (around[k * apart : k * apart + len(heard)] @ w for k, w in enumerate(weights))
+    return np.asarray(sum(shifts))
 
 
 class FirstWords:
@@ -66,6 +111,17 @@ def _single(words: Iterable[str], ids_of: Callable[[str], list[int]]) -> NDArray
 
 
 @cache
+def sound_model(bundle: str) -> SoundModel | None:
+    """Of the recogniser with this name; None where none was fitted."""
+    with np.load(WEIGHTS_PATH) as kept:
+        if f"{bundle}/into" not in kept:
+            return None
+        return SoundModel(
+            *(kept[f"{bundle}/{field.name}"].astype(np.float32) for field in fields(SoundModel))
+        )
+
+
+@cache
 def listener_model(bundle: str) -> ListenerModel | None:
     """Of the recogniser with this name; None where none was fitted."""
     with np.load(WEIGHTS_PATH) as kept:
@@ -74,21 +130,14 @@ def listener_model(bundle: str) -> ListenerModel | None:
         return ListenerModel(kept[bundle], float(kept[f"{bundle}_bias"]))
 
 
-def summary(
+def rows_of(
     hidden: NDArray[np.float32], pcm: NDArray[np.float32], hop_samples: int
 ) -> NDArray[np.float32]:
-    """hidden: [T, D] float32, an encoder's view of pcm [N] float32, a row each `hop_samples`;
-    [2 D + 2] float32: mean and spread of the rows where it is loud, and for how long it is."""
+    """What a SoundModel hears. hidden: [T, D] float32, an encoder's view of pcm [N] float32, a row
+    each `hop_samples`; [T, D + 1] float32: each row beside how loud it is, in steps of 20 dB below
+    the loudest, which is 1."""
     frames = np.zeros(len(hidden) * hop_samples, np.float32)
     frames[: len(pcm)] = pcm[: len(frames)]
     level = np.sqrt((frames.reshape(len(hidden), hop_samples) ** 2).mean(axis=1)) + _SILENCE
-    around = np.pad(level, _SMOOTH_FRAMES // 2, mode="edge")
-    level = np.convolve(around, np.full(_SMOOTH_FRAMES, 1 / _SMOOTH_FRAMES), "valid")
-    loud = level > level.max() * _SPEECH_RANGE
-    found = np.flatnonzero(loud)
-    span = slice(int(found[0]), int(found[-1]) + 1)
-    weight = loud[span] + _OTHERS
-    mean = np.average(hidden[span], axis=0, weights=weight)
-    spread = np.sqrt(np.average((hidden[span] - mean) ** 2, axis=0, weights=weight))
-    length = np.log(len(weight))
-    return np.concatenate([mean, spread, [length, length**2]]).astype(np.float32)
+    steps = np.maximum(np.log10(level / level.max()), -_DEEPEST_STEPS)
+    return np.column_stack([hidden, 1 + steps]).astype(np.float32)

@@ -9,7 +9,12 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from services.asr.hearing.decoding import Cache, agreed, empty_cache, loop_start
-from services.asr.hearing.listeners import LONGEST_SAMPLES, ListenerModel, summary
+from services.asr.hearing.listeners import (
+    LONGEST_HEARD_SAMPLES,
+    LONGEST_SAMPLES,
+    SoundModel,
+    rows_of,
+)
 from services.asr.hearing.log_mel import SAMPLE_RATE_HZ
 from services.asr.hearing.transcript import Segment, Transcript
 from visavis.engine import Engine, Tensors, host_array
@@ -31,10 +36,10 @@ _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
 _HOP_SAMPLES = 384
-_HUM_WORDS = 3
+_HUM_WORDS = 2
 _HUMS = ("Mm-hmm.", "Uh-huh.")
 # Where no encoder was listened to: hums are so much less likely than the words written for them.
-_EVEN_HUM_ODDS = -5.5
+_EVEN_HUM_ODDS = -5.8
 
 
 class Moonshine:
@@ -45,7 +50,7 @@ class Moonshine:
         encoder: Engine,
         decoder: Engine,
         tokenizer: Tokenizer,
-        listeners: ListenerModel | None = None,
+        listeners: SoundModel | None = None,
     ) -> None:
         """listeners: fitted to this encoder; None: the decoder is asked about hums."""
         self._encoder = encoder
@@ -88,17 +93,19 @@ class Moonshine:
         guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
         tokens = self._decode(hidden, budget, guess[:budget])
         text = str(self._tokenizer.decode(tokens)).strip()
+        if self._listeners is not None:
+            short = bool(text) and len(pcm) <= LONGEST_HEARD_SAMPLES
+            rows = rows_of(hidden[0], pcm, _HOP_SAMPLES)
+            return text, self._listeners.odds(rows) if short else None
         if not text or len(pcm) > LONGEST_SAMPLES or len(text.split()) > _HUM_WORDS:
             return text, None
-        if self._listeners is not None:
-            return text, self._listeners.odds(summary(hidden[0], pcm, _HOP_SAMPLES))
         hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)
         likeliest = max(self._log_likelihood(hidden, hum) for hum in hums)
         return text, likeliest - self._log_likelihood(hidden, tokens) - _EVEN_HUM_ODDS
 
-    def summary(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What a ListenerModel weighs of pcm, [N] float32 at 16 kHz."""
-        return summary(self._hidden(pcm)[0], pcm, _HOP_SAMPLES)
+    def rows(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a SoundModel hears of pcm, [N] float32 at 16 kHz."""
+        return rows_of(self._hidden(pcm)[0], pcm, _HOP_SAMPLES)
 
     def _hidden(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
         """[1, T, D] float32."""

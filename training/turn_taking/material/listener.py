@@ -28,10 +28,14 @@ from training.turn_taking.material.voices import Speakers
 LISTENER_TEXTS = Path(__file__).with_name("listener.toml")
 _BABBLE_IDS = range(29, 900, 97)
 """Who babbles in the half *test*."""
-_EACH_TEXT = {"en": 5, "zh": 2}
+_EACH_TEXT = {("en", True): 8, ("en", False): 4, ("zh", True): 2, ("zh", False): 2}
+"""Voices, by language and whether a listener says it: there are fewer such texts."""
+_KOKORO_EVERY = 20
+_KOKORO = ("kokoro af_bella", "kokoro am_michael", "kokoro af_bella+am_michael")
+_READERS, _STRIDE = 904, 97
 _SPEEDS = (1.0, 1.12, 0.9, 1.25, 0.82)
 _PEAK = 30_000
-_ABOUT = ("language", "text", "voice", "listens")
+_ABOUT = ("language", "text", "voice", "listens", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,8 @@ class Said:
     text: str
     voice: str
     listens: bool
+    held_out: bool
+    """*test* or *confirm* has this text and *tune* has not; in English, or all words of one."""
 
 
 def load(path: Path) -> list[Said]:
@@ -54,17 +60,21 @@ def load(path: Path) -> list[Said]:
 
 
 def voices() -> dict[str, list[str]]:
-    """By language: none of them is heard in *test* or *confirm*."""
-    heard = {*SPEAKERS["test", "en"], *SPEAKERS["confirm", "en"]}
+    """By language: none of them is heard in *test* or *confirm*, no English one in *tune*."""
+    heard = {name for half in ("tune", "test", "confirm") for name in SPEAKERS[half, "en"]}
     heard |= {f"vits {n}" for n in _BABBLE_IDS}
-    english = [f"vits {n}" for n in range(4, 900, 11) if f"vits {n}" not in heard]
+    english = [name for n in range(_READERS) if (name := f"vits {n}") not in heard]
+    # Step by step through all of them, so that whoever reads a few texts has others next to him.
+    english = [english[n * _STRIDE % len(english)] for n in range(len(english))]
+    for n, at in enumerate(range(0, len(english), _KOKORO_EVERY)):
+        english.insert(at, _KOKORO[n % len(_KOKORO)])
     mandarin = [name.split()[1] for name in SPEAKERS["tune", "zh"]]
     mixed = [f"{one}+{other}" for one, other in combinations(mandarin, 2)]
     return {"en": english, "zh": [f"kokoro {name}" for name in (*mandarin, *mixed)]}
 
 
-def lines() -> list[tuple[str, str, bool]]:
-    """Language, text, and whether a listener says it."""
+def lines() -> list[tuple[str, str, bool, bool]]:
+    """Language, text, whether a listener says it, and whether it is held out (see Said)."""
     told = tomllib.loads(TEXTS.read_text("utf-8"))
     own, tested, confirming = (
         {
@@ -75,33 +85,40 @@ def lines() -> list[tuple[str, str, bool]]:
         }
         for half in ("tune", "test", "confirm")
     )
-    held_out = tested | confirming
+    held_out = (tested | confirming) - own
     kept = tomllib.loads(LISTENER_TEXTS.read_text("utf-8"))
     return [
-        (language, text, kind == "listens")
+        (language, text, kind == "listens", _is_held_out(words_of(text), language, held_out))
         for language, kinds in kept.items()
         for kind, texts in kinds.items()
         for text in texts
-        if tuple(words_of(text)) not in held_out - own
     ]
+
+
+def _is_held_out(words: list[str], language: str, held_out: set[tuple[str, ...]]) -> bool:
+    if language == "en":
+        return any(set(other) <= set(words) for other in held_out)
+    return tuple(words) in held_out
 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    options.add_argument("--languages", nargs="+", choices=("en", "zh"), default=("en", "zh"))
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
     options.add_argument("--out", type=Path, default=cache / "turn_taking" / "listener")
     chosen = options.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)
     speakers, told = Speakers(cache / "turn_taking_voices"), lines()
-    for language, names in voices().items():
-        made, each = list[Said](), _EACH_TEXT[language]
-        own = [(text, listens) for spoken, text, listens in told if spoken == language]
-        for n, (text, listens) in enumerate(own):
-            for k in range(each):
-                voice = names[(n * each + k) % len(names)]
+    for language in chosen.languages:
+        names = voices()[language]
+        made = list[Said]()
+        own = [about for about in told if about[0] == language]
+        for n, (_, text, listens, held_out) in enumerate(own):
+            for k in range(_EACH_TEXT[language, listens]):
+                voice = names[len(made) % len(names)]
                 pcm = speakers.say(text, voice, _SPEEDS[(n + k) % len(_SPEEDS)])
                 loud = (pcm / np.abs(pcm).max() * _PEAK).astype(np.int16)
-                made.append(Said(loud, language, text, voice, listens))
+                made.append(Said(loud, language, text, voice, listens, held_out))
         _save(chosen.out / f"{language}.npz", made)
         print(f"{language}: {len(made)} sounds in {chosen.out}", flush=True)  # noqa: T201
 

@@ -161,6 +161,7 @@ class Speakers:
         kokoro = bundle_path(KOKORO) / "kokoro-v1.0.int8.onnx"
         self._kokoro = onnxruntime.InferenceSession(str(kokoro), options)
         self._kokoro_ids = letter_ids()
+        self._spelt = dict[str, str]()
 
     def say(self, text: str, speaker: str, speed: float) -> NDArray[np.float32]:
         """[N] float32 at 16 kHz, without silence at its ends."""
@@ -218,6 +219,11 @@ class Speakers:
         return " ".join(f"{self._ipa(c)}{_mark(c)}" for c in clauses)
 
     def _ipa(self, clause: str) -> str:
+        if clause not in self._spelt:
+            self._spelt[clause] = self._spell(clause)
+        return self._spelt[clause]
+
+    def _spell(self, clause: str) -> str:
         told = self._programs.run("espeak-ng", "-q", "--ipa", "-v", "en-us", clause.rstrip(_MARKS))
         return " ".join(told.split())
 
