@@ -15,6 +15,7 @@ GOES_ON = [
     ("So,", "en"),
     ("He was not.", "en"),
     ("If it rains tomorrow.", "en"),
+    ("When I was young,", "en"),
     ("My number is 555.", "en"),
     ("Nine, four, six.", "en"),
     ("The code is seven, nine.", "en"),
@@ -42,6 +43,7 @@ SHORT = [
 ]
 SENTENCES = [
     ("And who invented it,", "en"),
+    ("When does the last train leave,", "en"),
     ("What can I do when I cannot sleep at night?", "en"),
     ("Can plants grow without any sunlight,", "en"),
     ("How long does it take to fly from New York to Paris?", "en"),

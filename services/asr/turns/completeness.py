@@ -91,10 +91,12 @@ def finished_odds(text: str, language: str) -> float:
     odds = ruled_odds(text, language)
     if odds is None:
         odds = _learnt_odds(text.strip(), language)
-    return odds + _ASKING if odds > 0 and _asks(text.strip(), language) else odds
+    return odds + _ASKING if odds > 0 and asks(text, language) else odds
 
 
-def _asks(text: str, language: str) -> bool:
+def asks(text: str, language: str) -> bool:
+    """Whether `text`, where it is whole, is a question."""
+    text = text.strip()
     return text.endswith(ASKS) or language_of(language).asks(text, words_of(text, language))
 
 
@@ -145,10 +147,11 @@ def _learnt_odds(text: str, language: str) -> float:
     if model is None:
         return _WEAK if text.endswith(ASKS) else 0.0
     words, weights = words_of(text, language), _LEARNT[language]
-    asks = language_of(language).asks(text, words)
-    odds = weights.words * model.odds(words, language) + weights.constant + weights.asks * asks
+    question = language_of(language).asks(text, words)
+    odds = weights.words * model.odds(words, language) + weights.constant
+    odds += weights.asks * question
     # However whole a sentence is, another may follow: a mark and the intonation keep their say.
-    odds = min(_STRONG, odds) + weights.comma * (text.endswith(COMMAS) and not asks)
+    odds = min(_STRONG, odds) + weights.comma * (text.endswith(COMMAS) and not question)
     if odds < 0 and len(words) < _FEWEST_WORDS and language not in UNSPACED:
         return 0.0  # Answers of a word or two ("blue", "in Paris") are no sentences, and yet whole.
     return max(-_CERTAIN, odds)

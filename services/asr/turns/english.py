@@ -78,6 +78,11 @@ _QUESTION_WORDS = frozenset(
     isn't aren't don't doesn't didn't can't couldn't won't""".split()
 )
 _JOINS = frozenset("and but so or then".split())
+# "When does it open" asks, "when the bell rings" begins a sentence.
+_BEHIND_AN_ASKING_WHEN = frozenset(
+    """is are was were do does did can could will would shall should have has had may am
+    isn't aren't don't doesn't didn't can't couldn't won't exactly""".split()
+)
 
 
 def is_reply(text: str, words: Sequence[str]) -> bool:
@@ -113,7 +118,8 @@ def goes_on(text: str, words: Sequence[str]) -> bool:
     last = words[-1]
     if last in _STRANDED or last in _VERBS_THAT_HANG:
         return False
-    clause = words[0] in _OPENING_CLAUSE and not text.endswith(ASKS) and "," not in text[:-1]
+    opening = words[0] in _OPENING_CLAUSE or _is_clause(words)
+    clause = opening and not text.endswith(ASKS) and "," not in text[:-1]
     denied = last == "not" and not (len(words) > 1 and words[-2] in _BEFORE_A_FINAL_NOT)
     spelt = len(last) == 1 and last not in "ai" and len(words) > 1
     return text.endswith(GOES_ON) or clause or denied or spelt
@@ -122,7 +128,12 @@ def goes_on(text: str, words: Sequence[str]) -> bool:
 def asks(text: str, words: Sequence[str]) -> bool:
     """ "And who invented it" asks as "who invented it" does. A recogniser's marks do not tell: it
     writes a comma behind whole questions and a question mark behind broken ones."""
-    return words[words[0] in _JOINS and len(words) > 1] in _QUESTION_WORDS
+    opening = words[words[0] in _JOINS and len(words) > 1 :]
+    return opening[0] in _QUESTION_WORDS and not _is_clause(opening)
+
+
+def _is_clause(words: Sequence[str]) -> bool:
+    return len(words) > 1 and words[0] == "when" and words[1] not in _BEHIND_AN_ASKING_WHEN
 
 
 def features(words: Sequence[str], recent: Sequence[str], length: int) -> list[str]:
