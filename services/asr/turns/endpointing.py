@@ -47,6 +47,8 @@ class EndpointRules:
     patience_frames: int | None = None
     """The longest wait, after what surely goes on; None: nothing is waited for longer than
     `longest_wait_frames`."""
+    asked: bool | None = None
+    """Whether the visitor was asked something last; None: nobody knows."""
     unfinished_probability: float = 0.2
     """From here down to the next one the patience grows."""
     surely_unfinished_probability: float = 0.05

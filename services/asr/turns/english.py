@@ -77,6 +77,22 @@ _QUESTION_WORDS = frozenset(
     is are was were do does did can could will would shall should have has had may am
     isn't aren't don't doesn't didn't can't couldn't won't""".split()
 )
+# A statement that tells something begins so; "that's" takes up what was said before.
+_TELLING = frozenset(
+    """i i'm i've my we we're we've our he he's his she she's her they they're they've their it it's
+    the a an there there's this these yesterday today someone somebody""".split()
+)
+_OPENERS = frozenset("well so and but okay ok yes hello hi hey actually now".split())
+_FEWEST_TELLING_WORDS = 4
+_WANTING = re.compile(
+    r"\b(?:please|tell|show|give|explain|help me|let's|wonder\w*|looking for|i'd like|i would like"
+    r"|i want|i need|we need|we want|we'd like|we would like)\b"
+)
+# Anywhere in it: "I lost my passport what should I do".
+_QUESTION_WITHIN = re.compile(
+    r"\b(?:what|where|when|who|why|how|which)(?: \w+)? (?:is|are|was|were|do|does|did|can|could"
+    r"|will|would|should|shall)\b|\b(?:can|could|will|would|do) you\b|\b(?:is|are) there\b"
+)
 _JOINS = frozenset("and but so or then".split())
 # "When does it open" asks, "when the bell rings" begins a sentence.
 _BEHIND_AN_ASKING_WHEN = frozenset(
@@ -134,6 +150,14 @@ def asks(text: str, words: Sequence[str]) -> bool:
 
 def _is_clause(words: Sequence[str]) -> bool:
     return len(words) > 1 and words[0] == "when" and words[1] not in _BEHIND_AN_ASKING_WHEN
+
+
+def states(text: str, words: Sequence[str]) -> bool:
+    """It tells something, asks and wants nothing, and is no short answer."""
+    opened = next((at for at, word in enumerate(words) if word not in _OPENERS), 0)
+    telling = words[opened] in _TELLING and len(words) - opened >= _FEWEST_TELLING_WORDS
+    whole = " ".join(words)
+    return telling and not (_WANTING.search(whole) or _QUESTION_WITHIN.search(whole))
 
 
 def features(words: Sequence[str], recent: Sequence[str], length: int) -> list[str]:
