@@ -79,6 +79,9 @@ class Performer:
                 case actions.Emit():
                     self._parts.hub.publish(action.event)
             speculation.count(action)
+        asked = self._conversation.asked
+        if wanted and asked is not self._stages.asked:
+            self._run(self._stages.tell_asked(asked))
 
     # ------------------------------------------------------------ a turn begins, and ends
 

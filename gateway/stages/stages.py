@@ -114,6 +114,8 @@ class Stages:
         self._settings = settings
         self.attached = False
         """Whether the session wants its stages; one of them may be coming back just now."""
+        self.asked = False
+        """Whether the visitor was asked something last: asr weighs a statement by it."""
         self._face_stale = False
         self._codecs = options.codecs
         configs = {
@@ -230,15 +232,18 @@ class Stages:
         news: dict[str, Any] = {}
         heard = ("language", "endpointing")
         if any(getattr(options, name) != getattr(before, name) for name in heard):
-            listening = asr_pb2.Listening(
-                language=options.language, endpointing=self._endpointing()
-            )
-            news["asr"] = asr_pb2.AsrAttachRequest(listening=listening)
+            news["asr"] = self._listening()
         voice = ("language", "voice", "speed", "style")
         if any(getattr(options, name) != getattr(before, name) for name in voice):
             news["tts"] = tts_pb2.TtsAttachRequest(synthesis=self._synthesis())
         known = self._leases.keys() & news.keys()
         await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
+
+    async def tell_asked(self, asked: bool) -> None:
+        """Let asr know whether the visitor was asked something last, as soon as it is there."""
+        self.asked = asked
+        if self.attached:  # otherwise attaching tells it
+            await self._leases["asr"].tell(self._listening())
 
     def wear_default(self, *, attached: bool) -> None:
         """The avatar is there no more. attached: the face still has it, up to `refresh_face`."""
@@ -326,8 +331,14 @@ class Stages:
         )
         return asr_pb2.AsrAttachRequest(config=config)
 
+    def _listening(self) -> asr_pb2.AsrAttachRequest:
+        listening = asr_pb2.Listening(
+            language=self.options.language, endpointing=self._endpointing()
+        )
+        return asr_pb2.AsrAttachRequest(listening=listening)
+
     def _endpointing(self) -> asr_pb2.Endpointing:
-        return asr_pb2.Endpointing(**asdict(self.options.endpointing))
+        return asr_pb2.Endpointing(asked=self.asked, **asdict(self.options.endpointing))
 
     def _llm_config(self, admitted: bool) -> llm_pb2.LlmAttachRequest:
         config = llm_pb2.LlmAttachConfig(session=self._session, admitted=admitted)

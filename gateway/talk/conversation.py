@@ -43,7 +43,7 @@ from gateway.talk.history import History, Marks
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
-from gateway.talk.words import same_question, takes_back, words_to_read
+from gateway.talk.words import asks, same_question, takes_back, words_to_read
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
@@ -126,6 +126,15 @@ class Conversation:
     def said(self) -> tuple[Message, ...]:
         """What both have said, as the language model reads it."""
         return self._history.said
+
+    @property
+    def asked(self) -> bool:
+        """Whether what the visitor hears, or heard last, asks something."""
+        turn = self._turn
+        if turn is not None and turn.phase is Phase.SPEAKING:
+            return asks(turn.text)
+        answers = (said.content for said in reversed(self.said) if said.role == "assistant")
+        return asks(next(answers, ""))
 
     def carry_on(self, epoch: int, said: Sequence[Message]) -> None:
         """Go on with a conversation that began in another gateway."""

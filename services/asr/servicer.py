@@ -243,7 +243,7 @@ def rules_with(rules: EndpointRules, wanted: asr_pb2.Endpointing) -> EndpointRul
         if not 0.0 < wanted.speech_probability < 1.0:
             raise InvalidInputError("speech_probability: more than 0 and less than 1 is wanted")
         rules = heard_from(rules, wanted.speech_probability)
-    changes: dict[str, Any] = {}
+    changes: dict[str, Any] = {"asked": wanted.asked} if wanted.HasField("asked") else {}
     for field, name, lowest_ms, highest_ms in _LENGTHS:
         if wanted.HasField(field):
             length_ms: int = getattr(wanted, field)

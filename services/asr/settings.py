@@ -46,7 +46,8 @@ class AsrSettings(EngineSettings):
         _DEFAULTS.shortest_wait_frames * FRAME_MS,
         ge=2 * FRAME_MS,
         le=5000,
-        description="Silence that ends an utterance which is surely finished",
+        description="Silence that ends an utterance which is surely finished; a whole question "
+        "is over one frame (32 ms) sooner",
     )
     longest_wait_ms: int = Field(
         _DEFAULTS.longest_wait_frames * FRAME_MS,

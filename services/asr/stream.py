@@ -17,7 +17,7 @@ from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, quietest
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW_SAMPLES
 from services.asr.hearing.transcript import Order, Transcript
 from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
-from services.asr.turns.completeness import RULED_OUT, finished_odds, fused
+from services.asr.turns.completeness import RULED_OUT, asks, finished_odds, fused, states
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
 from services.asr.turns.foresight import Foresight
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
@@ -274,25 +274,32 @@ class Listener:
             return self._heed(self._endpointer.judge(_WORDLESS_FINISHED))
         odds = finished_odds(whole.text, whole.language)
         opinion, outputs = utterance.end_of_turn, list[Output]()
-        judged = opinion is not None or not self._opinion_tells(odds, whole.language)
+        judged = opinion is not None or not self._opinion_tells(odds, whole)
         if not judged:
             outputs.append(self._ask_detector(utterance))
-        utterance.finished = fused(0.5 if opinion is None else opinion, odds, whole.language)
+        utterance.finished = self._fused(0.5 if opinion is None else opinion, odds, whole)
         # An answer can be prepared to words that may be all, whatever the intonation will say.
         if not utterance.announced and (judged or odds >= _MAYBE_ALL):
             utterance.announced = True
             outputs.append(self._event_with_text(TranscriptEvent.PAUSED, utterance, whole))
         if judged:
-            outputs += self._heed(self._endpointer.judge(utterance.finished))
+            question = asks(whole.text, whole.language)
+            outputs += self._heed(self._endpointer.judge(utterance.finished, asks=question))
         return outputs
 
-    def _opinion_tells(self, odds: float, language: str) -> bool:
+    def _opinion_tells(self, odds: float, whole: Transcript) -> bool:
         """Whether the turn detector could change how long a pause behind such words is waited out.
 
         Where it could not it is not asked: the language model has the processor for itself.
         """
-        least, most = (fused(opinion, odds, language) for opinion in (0.0, 1.0))
-        return self._endpointer.wait_differs(least, most)
+        least, most = (self._fused(opinion, odds, whole) for opinion in (0.0, 1.0))
+        question = asks(whole.text, whole.language)
+        return self._endpointer.wait_differs(least, most, asks=question)
+
+    def _fused(self, opinion: float, odds: float, whole: Transcript) -> float:
+        """Probability that `whole` is all, as far as words, intonation and what was asked tell."""
+        unasked = self._endpointer.rules.asked is False and states(whole.text, whole.language)
+        return fused(opinion, odds, whole.language, unprompted=unasked and odds > 0)
 
     def _doubts(self, utterance: Utterance) -> bool:
         """Whether the turn detector is worth asking again, in a silence that has grown."""
@@ -300,7 +307,7 @@ class Listener:
         if utterance.text is None or not whole.text:
             return True
         odds = finished_odds(whole.text, whole.language)
-        return odds > RULED_OUT and self._opinion_tells(odds, whole.language)
+        return odds > RULED_OUT and self._opinion_tells(odds, whole)
 
     def _finalise(self, utterance: Utterance) -> list[Output]:
         whole = utterance.whole()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.asr.turns.completeness import finished_odds, fused
+from services.asr.turns.completeness import finished_odds, fused, states
+from services.asr.turns.endpointing import EndpointRules
 from services.asr.turns.finished_words import N_BUCKETS, word_model
 from services.asr.turns.languages import words_of
 
@@ -15,6 +16,7 @@ GOES_ON = [
     ("So,", "en"),
     ("He was not.", "en"),
     ("If it rains tomorrow.", "en"),
+    ("When I was young,", "en"),
     ("My number is 555.", "en"),
     ("Nine, four, six.", "en"),
     ("The code is seven, nine.", "en"),
@@ -42,6 +44,7 @@ SHORT = [
 ]
 SENTENCES = [
     ("And who invented it,", "en"),
+    ("When does the last train leave,", "en"),
     ("What can I do when I cannot sleep at night?", "en"),
     ("Can plants grow without any sunlight,", "en"),
     ("How long does it take to fly from New York to Paris?", "en"),
@@ -106,6 +109,44 @@ def test_a_comma_behind_a_statement_means_more_than_behind_a_question() -> None:
     for said, mark in (("I have a dog", "."), ("Where is my dog", "?")):
         lost = finished_odds(said + mark, "en") - finished_odds(said + ",", "en")
         assert lost == pytest.approx(1.5 if mark == "." else 0.0)
+
+
+TOLD = [
+    ("I lost my passport.", "en"),
+    ("Well, my train was cancelled yesterday,", "en"),
+    ("我的护照丢了。", "zh"),
+    ("今天下雨了", "zh"),
+]
+NOT_TOLD = [
+    ("I lost my passport. What should I do?", "en"),
+    ("I lost my passport what should I do.", "en"),
+    ("I'd like a table for two tonight.", "en"),
+    ("Tell me about the sea.", "en"),
+    ("I don't know.", "en"),
+    ("That is very nice of you.", "en"),
+    ("Thank you very much.", "en"),
+    ("", "en"),
+    ("我的护照丢了,怎么办", "zh"),
+    ("我想要一杯咖啡。", "zh"),
+    ("请告诉我时间。", "zh"),
+    ("我知道", "zh"),
+]
+
+
+@pytest.mark.parametrize(("text", "language"), TOLD)
+def test_a_statement_that_nobody_asked_for_leads_up_to_something(text: str, language: str) -> None:
+    odds = finished_odds(text, language)
+    assert states(text, language)
+    wait, unprompted = (
+        EndpointRules().wait_frames(fused(0.8, odds, language, unprompted=unprompted))
+        for unprompted in (False, True)
+    )
+    assert wait + 10 <= unprompted <= 30
+
+
+@pytest.mark.parametrize(("text", "language"), NOT_TOLD)
+def test_what_asks_or_wants_or_is_short_is_no_statement(text: str, language: str) -> None:
+    assert not states(text, language)
 
 
 def test_behind_a_whole_number_more_digits_may_come() -> None:

@@ -59,6 +59,13 @@ def test_the_surer_the_end_the_shorter_the_wait() -> None:
     assert frames_until_end(paused(0.65)) > RULES.shortest_wait_frames
 
 
+def test_a_whole_question_is_over_a_little_sooner_where_it_is_sure() -> None:
+    asked, doubted = paused(), paused()
+    assert asked.judge(0.99, asks=True) == doubted.judge(0.3, asks=True) == []
+    assert frames_until_end(asked) == RULES.shortest_wait_frames - RULES.question_sooner_frames
+    assert frames_until_end(doubted) == RULES.wait_frames(0.3)
+
+
 def test_frames_as_quiet_as_the_room_belong_to_the_silence_that_follows() -> None:
     endpointer = Endpointer()
     run(endpointer, 1.0, 20)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -16,6 +18,30 @@ from tests.asr.doubles import COUGH, CountingTranscriber, loud, quiet
 from visavis.wire.media import TranscriptEvent as Event
 
 RULES = EndpointRules()
+
+
+def frames_until_final(*, asked: bool | None, text: str) -> int:
+    """Silence that ends `text`, where somebody has asked for it or not."""
+    desk = Desk(end_of_turn=0.9)
+    desk.text = text
+    desk.listener.take_turns_by(replace(RULES, asked=asked))
+    desk.feed(loud(40))
+    for frames in range(1, 100):
+        desk.feed(quiet(1))
+        if desk.events[-1].event is Event.FINAL:
+            return frames
+    raise AssertionError("never ended")
+
+
+def test_a_statement_is_waited_for_where_nobody_asked() -> None:
+    statement, question = "I lost my passport.", "Where is the station?"
+    usual = frames_until_final(asked=None, text=statement)
+    assert frames_until_final(asked=True, text=statement) == usual
+    assert (
+        usual + 10 <= frames_until_final(asked=False, text=statement) <= RULES.longest_wait_frames
+    )
+    quick = frames_until_final(asked=True, text=question)
+    assert frames_until_final(asked=False, text=question) == quick < usual
 
 
 class Desk:

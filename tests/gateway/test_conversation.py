@@ -73,6 +73,22 @@ def test_a_turn_from_question_to_history(talk: Conversation) -> None:
     ]
 
 
+def test_who_was_asked_last_is_known_until_something_else_is_said(talk: Conversation) -> None:
+    assert not talk.asked, "nobody has said anything"
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "What is your name?")
+    assert talk.asked, "he may answer before the last word"
+    talk.finished(1, 0)
+    assert talk.asked
+    talk.paused(1, "My name is Ada.", 1.0, 0)
+    talk.token(2, "Nice to meet you.", last=True, now=0)
+    assert talk.asked, "an answer that is prepared has not been said"
+    talk.final(1, "My name is Ada.", 0)
+    talk.voice(2, 1.0, last=True, now=0)
+    talk.started(2)
+    assert not talk.asked
+
+
 def test_text_interrupts_and_only_what_was_heard_counts(talk: Conversation) -> None:
     talk.submit_text("Count.", 0)
     answer(talk, 1, "one two three four", seconds=4.0)

@@ -64,6 +64,26 @@ async def test_a_text_is_said_as_it_stands_and_remembered(
     assert "We close in ten minutes." not in said[:-2], "a prompt begins with a question"
 
 
+async def test_the_recogniser_is_told_whether_somebody_was_asked(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    def told() -> list[bool]:
+        return [one.listening.endpointing.asked for one in doubles.seen.of("asr", "listening")]
+
+    doubles.script.voice_s = 0.1
+    async with client.session() as session:
+        wanted = doubles.seen.of("asr", "config")[-1].config.recognition.endpointing
+        assert wanted.HasField("asked") and not wanted.asked
+        for text, known in (
+            ("Who are you?", [True]),
+            ("And where?", [True]),
+            ("Good.", [True, False]),
+        ):
+            await say(client, session, text)
+            await collect(session, "finished")
+            await until(lambda known=known: told() == known)
+
+
 async def test_texts_wait_for_each_other_and_no_text_for_ever(
     client: GatewayClient, doubles: Doubles
 ) -> None:

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
-from services.asr.turns.completeness import finished_odds, fused
+from services.asr.turns.completeness import asks, finished_odds, fused
 from services.asr.turns.endpointing import EndpointRules
 from training.turn_taking.fusion import clamped, say
 from training.turn_taking.judgements import Judgement
@@ -113,10 +113,14 @@ def _came(clip: list[Pause], told: Probability, rules: EndpointRules) -> Came:
 def _waited(pause: Pause, told: Probability, rules: EndpointRules) -> int:
     """Frames of silence until it is taken for an end."""
     for opinion, later in zip(pause, [*pause[1:], None], strict=True):
-        wait = max(opinion.silent_frames, rules.wait_frames(told(opinion)))
+        wait = max(opinion.silent_frames, rules.wait_frames(told(opinion), asks=_asks(opinion)))
         if later is None or wait < later.silent_frames:
             return wait
     raise AssertionError("a pause without an opinion")
+
+
+def _asks(opinion: Judgement) -> bool:
+    return asks(opinion.text, opinion.language)
 
 
 def figures(came: Sequence[Came]) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from services.asr.hearing.networks import Hearing
+from services.asr.hearing.transcript import Transcript
 from services.asr.servicer import open_hearing
 from services.asr.session import ListeningSession
 from services.asr.settings import AsrSettings
@@ -77,6 +78,10 @@ class _Noting(Listener):
                 }
             )
         return super()._weigh_pause(utterance)
+
+    def _opinion_tells(self, odds: float, whole: Transcript) -> bool:
+        """In service it is asked where it could change the wait; here it is noted always."""
+        return True
 
 
 async def noted(hearing: Hearing, clip: TurnClip) -> list[Judgement]:

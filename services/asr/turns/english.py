@@ -77,7 +77,28 @@ _QUESTION_WORDS = frozenset(
     is are was were do does did can could will would shall should have has had may am
     isn't aren't don't doesn't didn't can't couldn't won't""".split()
 )
+# A statement that tells something begins so; "that's" takes up what was said before.
+_TELLING = frozenset(
+    """i i'm i've my we we're we've our he he's his she she's her they they're they've their it it's
+    the a an there there's this these yesterday today someone somebody""".split()
+)
+_OPENERS = frozenset("well so and but okay ok yes hello hi hey actually now".split())
+_FEWEST_TELLING_WORDS = 4
+_WANTING = re.compile(
+    r"\b(?:please|tell|show|give|explain|help me|let's|wonder\w*|looking for|i'd like|i would like"
+    r"|i want|i need|we need|we want|we'd like|we would like)\b"
+)
+# Anywhere in it: "I lost my passport what should I do".
+_QUESTION_WITHIN = re.compile(
+    r"\b(?:what|where|when|who|why|how|which)(?: \w+)? (?:is|are|was|were|do|does|did|can|could"
+    r"|will|would|should|shall)\b|\b(?:can|could|will|would|do) you\b|\b(?:is|are) there\b"
+)
 _JOINS = frozenset("and but so or then".split())
+# "When does it open" asks, "when the bell rings" begins a sentence.
+_BEHIND_AN_ASKING_WHEN = frozenset(
+    """is are was were do does did can could will would shall should have has had may am
+    isn't aren't don't doesn't didn't can't couldn't won't exactly""".split()
+)
 
 
 def is_reply(text: str, words: Sequence[str]) -> bool:
@@ -113,7 +134,8 @@ def goes_on(text: str, words: Sequence[str]) -> bool:
     last = words[-1]
     if last in _STRANDED or last in _VERBS_THAT_HANG:
         return False
-    clause = words[0] in _OPENING_CLAUSE and not text.endswith(ASKS) and "," not in text[:-1]
+    opening = words[0] in _OPENING_CLAUSE or _is_clause(words)
+    clause = opening and not text.endswith(ASKS) and "," not in text[:-1]
     denied = last == "not" and not (len(words) > 1 and words[-2] in _BEFORE_A_FINAL_NOT)
     spelt = len(last) == 1 and last not in "ai" and len(words) > 1
     return text.endswith(GOES_ON) or clause or denied or spelt
@@ -122,7 +144,20 @@ def goes_on(text: str, words: Sequence[str]) -> bool:
 def asks(text: str, words: Sequence[str]) -> bool:
     """ "And who invented it" asks as "who invented it" does. A recogniser's marks do not tell: it
     writes a comma behind whole questions and a question mark behind broken ones."""
-    return words[words[0] in _JOINS and len(words) > 1] in _QUESTION_WORDS
+    opening = words[words[0] in _JOINS and len(words) > 1 :]
+    return opening[0] in _QUESTION_WORDS and not _is_clause(opening)
+
+
+def _is_clause(words: Sequence[str]) -> bool:
+    return len(words) > 1 and words[0] == "when" and words[1] not in _BEHIND_AN_ASKING_WHEN
+
+
+def states(text: str, words: Sequence[str]) -> bool:
+    """It tells something, asks and wants nothing, and is no short answer."""
+    opened = next((at for at, word in enumerate(words) if word not in _OPENERS), 0)
+    telling = words[opened] in _TELLING and len(words) - opened >= _FEWEST_TELLING_WORDS
+    whole = " ".join(words)
+    return telling and not (_WANTING.search(whole) or _QUESTION_WITHIN.search(whole))
 
 
 def features(words: Sequence[str], recent: Sequence[str], length: int) -> list[str]:

@@ -24,6 +24,11 @@ _OPENING = ("如果", "要是", "虽然", "当", "除了", "关于", "只要", "
 # In either script: signs that a sentence asks.
 _ASKING = tuple("什么 什麼 怎 谁 誰 哪 几 幾 多少 为何 為何 吗 嗎 呢 有没有 是不是 多".split())
 
+# In either script: who tells of himself or of what has been, and who wants something.
+_TELLING = tuple("我 他 她 它 这 這 今天 昨天 刚才 剛才 最近".split())
+_WANTING = tuple("请 請 帮 幫 告诉 告訴 给我 給我 想 要".split())
+_FEWEST_TELLING = 5
+
 
 # "当然可以", "我想是的", "应该是吧".
 _SHORT_ANSWER = re.compile(
@@ -60,6 +65,13 @@ def goes_on(text: str, words: Sequence[str]) -> bool:
 def asks(text: str, words: Sequence[str]) -> bool:
     """By the recogniser's mark."""
     return text.endswith(ASKS)
+
+
+def states(text: str, words: Sequence[str]) -> bool:
+    """It tells something, asks and wants nothing, and is no short answer."""
+    bare = "".join(words)
+    other = any(sign in bare for sign in (*_ASKING, *_WANTING))
+    return bare.startswith(_TELLING) and len(bare) >= _FEWEST_TELLING and not other
 
 
 def features(words: Sequence[str], recent: Sequence[str], length: int) -> list[str]:
