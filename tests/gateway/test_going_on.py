@@ -114,7 +114,7 @@ def test_less_than_a_word_of_the_answer_leaves_no_trace(
     # It goes on until the voice lasts; what he hears then came too late to make him speak.
     talk.played(1, played_s + 0.5, 2)
     talk.voice_persists()
-    actions = talk.partial(2, "And of Chile")
+    actions = talk.partial(2, "And of Chile, too")
     assert of(actions, CloseTurn) == [CloseTurn(1, "replaced", 2.0)]
     talk.final(2, "And of Chile?", 3)
     assert said(talk) == [("user", WHOLE)]
@@ -123,7 +123,7 @@ def test_less_than_a_word_of_the_answer_leaves_no_trace(
 def test_who_has_heard_a_word_interrupts(talk: Conversation) -> None:
     answer(talk, 0.4 + REACTION_S)
     talk.speech_started(2, 2)
-    actions = talk.partial(2, "And of Chile")
+    actions = talk.partial(2, "And of Chile, too")
     (event,) = of(actions, TurnEvent)
     assert (event.event, event.reason, event.heard) == ("interrupted", "speech", "Lima,")
     actions = talk.final(2, "And of Chile?", 3)
@@ -252,7 +252,7 @@ def test_what_a_false_end_cost_is_counted(talk: Conversation) -> None:
     before, discarded = value(wasted), value(metrics.speculation_discarded)
     talk.voice(1, 1.5, last=False, now=1)
     talk.speech_started(2, 1.5)
-    for action in talk.partial(2, "And of Chile"):
+    for action in talk.partial(2, "And of Chile, too"):
         count(action)
     assert value(wasted) == before + 1.5
     assert value(metrics.speculation_discarded) == discarded
