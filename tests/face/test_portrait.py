@@ -100,6 +100,12 @@ async def test_damaged_picture_is_named_so() -> None:
         await Decoder(10).decode(png_of_declared_size(640, 480)[:40], Reading.COLOUR)
 
 
+async def test_a_picture_that_takes_too_long_is_given_up() -> None:
+    # Less than any processor takes to begin.
+    with pytest.raises(InvalidInputError, match=r"more than 0\.001 s .* save it anew"):
+        await Decoder(0.001).decode(encoded(portrait()), Reading.COLOUR)
+
+
 async def test_exif_orientation_is_respected() -> None:
     upright = portrait()
     read = await Decoder(10).decode(jpeg_lying_on_its_side(upright), Reading.COLOUR)

@@ -15,7 +15,7 @@ import pytest
 
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from tests.face.portraits import DEFAULT_FOLDER, encoded, jpeg_of_scans, portrait
+from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
 from tests.gateway.conftest import until
@@ -125,14 +125,6 @@ async def test_there_is_a_most_of_avatars(tmp_path: Path) -> None:
         error = await refused(stub, encoded(portrait()))
     assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "2 are allowed: delete one first, or raise the face's max_avatars" in said(error)
-
-
-async def test_a_picture_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
-    wide = np.full((6000, 6000, 3), 120, np.uint8)
-    async with serving(tmp_path, decode_limit_s=1) as stub:
-        error = await refused(stub, jpeg_of_scans(wide, 64))
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "more than 1 s" in said(error)
 
 
 async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
