@@ -211,10 +211,10 @@ class GatewaySettings(Settings):
         _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
     )
     prepare_before_pause: bool = Field(
-        True,
+        _BETS.before_pause,
         description="Answers are prepared while the visitor still speaks, too, where the words so "
-        "far are probably all and that saves more than it costs; false where the language model is "
-        "paid by the token",
+        "far are probably all and that saves more than it costs: for models that do not share "
+        "the recogniser's cores",
     )
     barge_in_after_s: float = Field(
         0.14,
