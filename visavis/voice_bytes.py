@@ -1,10 +1,11 @@
-"""A voice's sound as bytes while it is spoken: plain samples, or a container of FFmpeg's.
+"""A voice's sound as bytes while it is spoken: plain samples, or a container of FFmpeg's. And back.
 
 Nothing is ever sought in: sizes that only the end could tell are left open.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any, Protocol, cast
 
@@ -17,6 +18,20 @@ from visavis.synthetic import SYNTHETIC
 
 OPUS_RATE_HZ = 48_000
 OPUS_BIT_RATE = 32_000
+
+
+def decoded_samples(container: Any, rate_hz: int) -> Iterator[NDArray[np.int16]]:
+    """Pieces [N] int16, mono, of the first sound in an open container of FFmpeg's.
+
+    Raises what FFmpeg says of a file that is damaged.
+    """
+    resampler = av.AudioResampler(format="s16", layout="mono", rate=rate_hz)
+    for frame in container.decode(audio=0):
+        frame.pts = None  # holes and jumps in a file's times are no sound
+        for resampled in resampler.resample(frame):
+            yield resampled.to_ndarray()[0]
+    for resampled in resampler.resample(None):
+        yield resampled.to_ndarray()[0]
 
 
 class Encoder(Protocol):

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import av
 import numpy as np
@@ -20,7 +19,14 @@ from numpy.typing import NDArray
 from gateway.openai.errors import RefusedError
 from gateway.stages.plain_calls import RECOGNISED_RATE_HZ
 from visavis.synthetic import SYNTHETIC
-from visavis.voice_bytes import OPUS_BIT_RATE, OPUS_RATE_HZ, Compressed, Encoder, Samples
+from visavis.voice_bytes import (
+    OPUS_BIT_RATE,
+    OPUS_RATE_HZ,
+    Compressed,
+    Encoder,
+    Samples,
+    decoded_samples,
+)
 
 RATE_HZ = 24_000
 """Of pcm and wav; OpenAI's own."""
@@ -95,7 +101,7 @@ def samples_of(file: bytes) -> NDArray[np.int16]:
     try:
         with av.open(io.BytesIO(file), options=_OPTIONS) as container:
             count = 0
-            for piece in _pieces(container):
+            for piece in decoded_samples(container, RECOGNISED_RATE_HZ):
                 pieces.append(piece)
                 count += len(piece)
                 if count > LONGEST_S * RECOGNISED_RATE_HZ:
@@ -110,13 +116,3 @@ def samples_of(file: bytes) -> NDArray[np.int16]:
                 "invalid_value",
             ) from error
     return np.concatenate(pieces) if pieces else np.zeros(0, np.int16)
-
-
-def _pieces(container: Any) -> Iterator[NDArray[np.int16]]:
-    resampler = av.AudioResampler(format="s16", layout="mono", rate=RECOGNISED_RATE_HZ)
-    for frame in container.decode(audio=0):
-        frame.pts = None  # holes and jumps in a file's times are no sound
-        for resampled in resampler.resample(frame):
-            yield resampled.to_ndarray()[0]
-    for resampled in resampler.resample(None):
-        yield resampled.to_ndarray()[0]

@@ -79,8 +79,8 @@ class Performer:
                 case actions.Emit():
                     self._parts.hub.publish(action.event)
             speculation.count(action)
-        asked = self._conversation.asked
-        if wanted and asked is not self._stages.asked:
+        # Each tick comes by here, mostly with nothing.
+        if wanted and (asked := self._conversation.asked) is not self._stages.asked:
             self._run(self._stages.tell_asked(asked))
 
     # ------------------------------------------------------------ a turn begins, and ends

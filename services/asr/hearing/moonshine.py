@@ -94,9 +94,9 @@ class Moonshine:
         tokens = self._decode(hidden, budget, guess[:budget])
         text = str(self._tokenizer.decode(tokens)).strip()
         if self._listeners is not None:
-            short = bool(text) and len(pcm) <= LONGEST_HEARD_SAMPLES
-            rows = rows_of(hidden[0], pcm, _HOP_SAMPLES)
-            return text, self._listeners.odds(rows) if short else None
+            if not text or len(pcm) > LONGEST_HEARD_SAMPLES:
+                return text, None
+            return text, self._listeners.odds(rows_of(hidden[0], pcm, _HOP_SAMPLES))
         if not text or len(pcm) > LONGEST_SAMPLES or len(text.split()) > _HUM_WORDS:
             return text, None
         hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import io
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from enum import Enum, auto
-from typing import Any
 
 import av
 import numpy as np
 from numpy.typing import NDArray
 
 from visavis.serving.errors import InvalidInputError
+from visavis.voice_bytes import decoded_samples
 from visavis.wire.media import check_sample_rate
 
 LARGEST_FILE_BYTES = 25_000_000
@@ -205,7 +205,7 @@ def _decoded(file: bytes) -> Pcm:
     count = 0
     try:
         with av.open(io.BytesIO(file), options=options) as container:
-            for piece in _resampled(container):
+            for piece in decoded_samples(container, _RATE_OF_FILES_HZ):
                 pieces.append(piece)
                 count += len(piece)
                 if count > _LONGEST_S * _RATE_OF_FILES_HZ:
@@ -214,16 +214,6 @@ def _decoded(file: bytes) -> Pcm:
         if not pieces:
             raise InvalidInputError("audio: the FLAC or Ogg file cannot be read") from error
     return np.concatenate(pieces) if pieces else _NOTHING
-
-
-def _resampled(container: Any) -> Iterator[Pcm]:
-    resampler = av.AudioResampler(format="s16", layout="mono", rate=_RATE_OF_FILES_HZ)
-    for frame in container.decode(audio=0):
-        frame.pts = None  # holes and jumps in a file's times are no sound
-        for resampled in resampler.resample(frame):
-            yield resampled.to_ndarray()[0]
-    for resampled in resampler.resample(None):
-        yield resampled.to_ndarray()[0]
 
 
 def _from_pcm(data: bytes) -> Pcm:
