@@ -18,7 +18,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from services.asr.hearing.networks import Hearing
 from services.asr.servicer import open_hearing
 from services.asr.session import ListeningSession, chunk_of
 from services.asr.settings import AsrSettings
+from services.asr.utterance import Heard
 from training.turn_taking.material.over_answers import OverAnswer, load
 from training.turn_taking.material.rooms import response_of
 from visavis.tools.bench.turns import TurnClip, load_turn_clips
@@ -357,19 +358,28 @@ async def noises(
     return done
 
 
-async def _finals(hearing: Hearing, pcm: NDArray[np.int16], first: int) -> list[str]:
-    """What ends as an utterance from sample `first` on."""
+async def _heard(
+    hearing: Hearing, pcm: NDArray[np.int16], language: str
+) -> AsyncIterator[tuple[int, Heard]]:
+    """What a session makes of a sound: the sample up to which it had come before, and the event."""
     listening = ListeningSession(
-        hearing, "en", interim_results=False, clock=MonotonicClock(), recorded=True,
+        hearing, language, interim_results=False, clock=MonotonicClock(), recorded=True,
         rules=AsrSettings.model_validate({}).endpoint_rules(),
     )  # fmt: skip
-    texts: list[str] = []
     async with listening:
         for start in range(0, len(pcm), _TICK_SAMPLES):
             await listening.hear(pcm[start : start + _TICK_SAMPLES], RATE_HZ)
-            finals = [e for e in listening.ready_events() if e.event is TranscriptEvent.FINAL]
-            texts += [e.text for e in finals if start >= first]
-    return texts
+            for event in listening.ready_events():
+                yield start, event
+
+
+async def _finals(hearing: Hearing, pcm: NDArray[np.int16], first: int) -> list[str]:
+    """What ends as an utterance from sample `first` on."""
+    return [
+        event.text
+        async for start, event in _heard(hearing, pcm, "en")
+        if event.event is TranscriptEvent.FINAL and start >= first
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,20 +421,13 @@ def _soft_session(
 
 async def _turns(hearing: Hearing, pcm: NDArray[np.int16], language: str) -> list[tuple[int, int]]:
     """First sample and end of the speech of each final."""
-    listening = ListeningSession(
-        hearing, language, interim_results=False, clock=MonotonicClock(), recorded=True,
-        rules=AsrSettings.model_validate({}).endpoint_rules(),
-    )  # fmt: skip
     starts: dict[int, int] = {}
     turns: list[tuple[int, int]] = []
-    async with listening:
-        for start in range(0, len(pcm), _TICK_SAMPLES):
-            await listening.hear(pcm[start : start + _TICK_SAMPLES], RATE_HZ)
-            for event in listening.ready_events():
-                if event.event is TranscriptEvent.SPEECH_STARTED:
-                    starts[event.utterance] = event.at_samples
-                elif event.event is TranscriptEvent.FINAL:
-                    turns.append((starts[event.utterance], event.speech_end_samples))
+    async for _, event in _heard(hearing, pcm, language):
+        if event.event is TranscriptEvent.SPEECH_STARTED:
+            starts[event.utterance] = event.at_samples
+        elif event.event is TranscriptEvent.FINAL:
+            turns.append((starts[event.utterance], event.speech_end_samples))
     return turns
 
 
