@@ -12,7 +12,15 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
-from gateway.api.choices import AnyLanguage, Change, DrawnBy, SpokenBy, StyleName, TypedText
+from gateway.api.choices import (
+    MAX_TEXT_CHARACTERS,
+    AnyLanguage,
+    Change,
+    DrawnBy,
+    SpokenBy,
+    StyleName,
+    TypedText,
+)
 from visavis.serving.errors import InvalidInputError
 from visavis.synthetic import SOURCE_TYPE, SourceType
 
@@ -319,6 +327,19 @@ class TextCommand(Event):
     style: StyleName = Field(default="", description="Of this answer alone; empty: the session's")
 
 
+class TypingCommand(Event):
+    """What the visitor has typed so far, and not sent yet: the language model reads it now.
+
+    It answers and shows nothing, and nothing is kept of it: the answer to `text` comes sooner.
+    A few times a second is enough.
+    """
+
+    type: Literal["typing"]
+    text: str = Field(
+        max_length=MAX_TEXT_CHARACTERS, description="All of it; empty: nothing any more"
+    )
+
+
 class SayCommand(Event):
     """Have this said as it stands, as `POST …/say` does; `say` events tell what becomes of it."""
 
@@ -360,7 +381,13 @@ class PingCommand(Event):
 
 
 Command: TypeAlias = (
-    TextCommand | SayCommand | InterruptCommand | ToolResultCommand | UpdateCommand | PingCommand
+    TextCommand
+    | TypingCommand
+    | SayCommand
+    | InterruptCommand
+    | ToolResultCommand
+    | UpdateCommand
+    | PingCommand
 )
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="type")])

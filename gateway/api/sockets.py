@@ -24,6 +24,7 @@ from gateway.api.events import (
     ServerEvent,
     TextCommand,
     ToolResultCommand,
+    TypingCommand,
     UpdateCommand,
     parse_command,
 )
@@ -212,6 +213,8 @@ async def obey(session: Session, gateway: Gateway, text: str | None) -> ServerEv
             case TextCommand():
                 await session.wake()
                 session.submit_text(command.text, command.style)
+            case TypingCommand():
+                session.typing(command.text)
             case SayCommand():
                 manner = Manner(command.style, command.language)
                 await say_in(session, gateway, command.text, manner, interrupt=command.interrupt)

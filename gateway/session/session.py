@@ -428,6 +428,10 @@ class Session:
         self._perform(self._conversation.submit_text(text, now), Manner(style))
         return self._conversation.epoch
 
+    def typing(self, text: str) -> None:
+        """The visitor has typed `text` so far, and may send it."""
+        self._perform(self._conversation.typing(text))
+
     def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:
         """Have `text` said as it stands, behind what is being said and what waits.
 

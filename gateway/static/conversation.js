@@ -221,6 +221,11 @@ export class Conversation {
     return sent;
   }
 
+  /** What stands in the message field so far: what is read by then need not be read once it is sent. */
+  typing(words) {
+    if (this.settings().role !== "viewer") this.connection?.send({ type: "typing", text: words });
+  }
+
   interrupt() {
     if (["thinking", "speaking"].includes(document.body.dataset.state)) {
       this.connection?.send({ type: "interrupt" });

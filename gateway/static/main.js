@@ -33,7 +33,11 @@ const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 // A fragment goes to no server; nor is it to stay in the address, the history or a bookmark.
 if (token) history.replaceState(null, "", location.pathname + location.search);
 
+/** So often, at most, what is being typed is told: two words of a quick hand. */
+const TYPING_MS = 300;
+
 class Page {
+  typed = null;
   role = query.get("session") ? "viewer" : "visitor";
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
@@ -134,7 +138,7 @@ class Page {
     document.body.toggleAttribute("data-embed", query.get("embed") === "1");
     byId("fullscreen").hidden = !document.fullscreenEnabled;
     const message = byId("message");
-    message.addEventListener("input", () => (byId("send").disabled = !message.value.trim()));
+    message.addEventListener("input", () => this.typing(message));
     byId("dock").addEventListener("submit", (event) => this.submit(event, message));
     addEventListener("keydown", (event) => this.key(event));
     // Brought back from the browser's page cache: its connection has been closed.
@@ -303,12 +307,22 @@ class Page {
     else await document.documentElement.requestFullscreen().catch((error) => this.report(error));
   }
 
+  typing(message) {
+    byId("send").disabled = !message.value.trim();
+    this.typed ??= setTimeout(() => {
+      this.typed = null;
+      this.conversation.typing(message.value.trim());
+    }, TYPING_MS);
+  }
+
   submit(event, message) {
     event.preventDefault();
     const words = message.value.trim();
     if (!words || !this.conversation.say(words)) return;
     message.value = "";
     byId("send").disabled = true;
+    clearTimeout(this.typed);
+    this.typed = null;
   }
 
   /**

@@ -94,6 +94,8 @@ class Conversation:
         self._doubts = Doubts()
         self.taking = TurnTaking()
         self._going_on: Continuation | None = None
+        self._typed = ""
+        """What the visitor has typed so far, as far as it is worth reading."""
         self._captioned = (0, "")
         """The utterance whose words so far are shown, and these."""
         self._visitor_speaks = False
@@ -151,9 +153,21 @@ class Conversation:
 
     # ------------------------------------------------------------ the visitor
 
+    def typing(self, text: str) -> list[Action]:
+        """The visitor has typed `text` so far: it is read ahead, now or behind the answer."""
+        known = words_to_read(text)
+        if known == self._typed:
+            return []
+        self._typed = known
+        return [self._read_typed()] if known and self.silent and self.taking.answers else []
+
+    def _read_typed(self) -> ReadAhead:
+        return ReadAhead(self._history.prompt(self._typed or _TO_BE_ASKED))
+
     def submit_text(self, text: str, now: float) -> list[Action]:
         """The visitor typed `text`: it interrupts, and opens a turn at once."""
         self._going_on = None
+        self._typed = ""
         actions = self._end_turn("text")
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
@@ -424,7 +438,7 @@ class Conversation:
         if not self._visitor_speaks:
             # The answer as it was heard may be another than was written, and long. It is read now,
             # while nobody waits for it, and not with the next question.
-            actions.append(ReadAhead(self._history.prompt(_TO_BE_ASKED)))
+            actions.append(self._read_typed())
         return self._settle(actions)
 
     def notice(self, number: int, code: str, message: str) -> list[Action]:

@@ -327,7 +327,7 @@ def asks(text: str) -> bool:
 
 
 def words_to_read(text: str) -> str:
-    """What of a partial transcript is worth reading ahead: all but the marks at its end.
+    """What of an unfinished question is worth reading ahead: all but the marks at its end.
 
     Its last word may be cut in the middle and turn out another: then only that word is read
     again, for what is common stays in the language model's cache. A single word is not worth it.

@@ -198,10 +198,16 @@ async def test_typed_messages_are_sent_once(page: Page, stub: StubGateway) -> No
     await start(page, stub)
     await page.fill("#message", "  hello there ")
     await page.press("#message", "Enter")
-    await stub.until(lambda seen: seen.events)
-    assert stub.seen.events == [{"type": "text", "text": "hello there"}]
+    await stub.until(lambda seen: {"type": "text", "text": "hello there"} in seen.events)
+    assert [event["type"] for event in stub.seen.events].count("text") == 1
     await expect(page.locator("#message")).to_have_value("")
     await expect(page.locator("#send")).to_be_disabled()
+
+
+async def test_what_is_being_typed_is_told_before_it_is_sent(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    await page.fill("#message", "what is the cap")
+    await stub.until(lambda seen: {"type": "typing", "text": "what is the cap"} in seen.events)
 
 
 @pytest.mark.parametrize("way", ["button", "escape"])

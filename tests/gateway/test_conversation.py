@@ -56,6 +56,24 @@ def test_text_opens_a_turn(talk: Conversation) -> None:
     assert of(actions, StateEvent) == [StateEvent(state="thinking")]
 
 
+def test_what_is_being_typed_is_read_ahead_unless_an_answer_is_under_way(
+    talk: Conversation,
+) -> None:
+    (read,) = of(talk.typing("What is the cap"), ReadAhead)
+    assert read.messages[-1].content == "What is the cap"
+    assert talk.typing("What is the cap") == [], "it has been read"
+    talk.submit_text("Hi.", 0)
+    assert talk.typing("And where") == []
+    answer(talk, 1, "Hello you.")
+    (read,) = of(talk.finished(1, 0), ReadAhead)
+    said = [message.content for message in read.messages]
+    assert said == ["Be brief.", "Hi.", "Hello you.", "And where"]
+    talk.submit_text("And where is it?", 0)
+    answer(talk, 2, "There.")
+    (read,) = of(talk.finished(2, 0), ReadAhead)
+    assert read.messages[-1].content != "And where", "it has been sent"
+
+
 def test_a_turn_from_question_to_history(talk: Conversation) -> None:
     talk.submit_text("Hi.", 0)
     (piece,) = of(talk.token(1, "Hello", last=False, now=0), AnswerEvent)

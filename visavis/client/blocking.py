@@ -110,6 +110,10 @@ class Session:
         """Type `text`, as the visitor; the number of the turn that answers it."""
         return self._loop.run(self._session.ask(text, style=style))
 
+    def typing(self, text: str) -> None:
+        """What the visitor has typed so far and not sent: the answer to it will come sooner."""
+        self._loop.run(self._session.typing(text))
+
     def say(
         self, text: str, *, style: str = "", language: str = "", interrupt: bool = False
     ) -> int:

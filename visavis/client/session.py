@@ -60,6 +60,11 @@ class GatewaySession:
         answer = await self._client.call("POST", f"{self._path}/text", json=body)
         return int(answer.json()["turn"])
 
+    async def typing(self, text: str) -> None:
+        """What the visitor has typed so far and not sent: the answer to it will come sooner."""
+        with contextlib.suppress(websockets.ConnectionClosed):  # it comes as soon as any other
+            await self._events.send(json.dumps({"type": "typing", "text": text}))
+
     async def say(
         self, text: str, *, style: str = "", language: str = "", interrupt: bool = False
     ) -> int:
