@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
-from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.pictures import Draw, Encoded
+from services.face.draw.pose import Frame
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.lips.sound_track import Ear
 from simulation.occupied import Device

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.pictures import Picture, PictureMaker
+from services.face.draw.pose import Frame
 from services.face.schedule import AT_ONCE_S, Job, Schedule, Seat
 from visavis.engine import EngineLane, Urgency
 from visavis.serving import metrics

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from services.face.draw.animator import Frame
+from services.face.draw.pose import Frame
 
 TICK_S = 0.16
 """Four pictures of each face, made ahead by at most a second less this."""

@@ -18,10 +18,11 @@ import grpc.aio
 from services.face.audio2face import servicer as audio2face
 from services.face.avatar.consent import Consent
 from services.face.avatar.heads import HeadFile
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.loop import SEGMENTS, loop_motion, loop_pictures
 from services.face.draw.pictures import Chunk, PictureMaker
+from services.face.draw.pose import Frame
 from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
 from services.face.life.gaze import Phase

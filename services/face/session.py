@@ -8,8 +8,9 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.pictures import DrawTimes, Picture, PictureMaker
+from services.face.draw.pose import Frame
 from services.face.drawing import Drawing
 from services.face.life.gaze import Phase
 from services.face.lips.lips import LipTrack

@@ -19,11 +19,10 @@ from services.face.avatar.consent import NOT_STATED, Consent
 from services.face.avatar.heads import HeadContent, HeadFile, read_head
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES, is_packed
-from services.face.draw.animator import Frame
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState, Upload
 from services.face.engines.choice import open_face_engine
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
-from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Encoded
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.lips.audio_to_face import CONTEXT_FRAMES, LOOK_AHEAD_FRAMES, N_MELS
 from services.face.lips.phonemes import VISEMES

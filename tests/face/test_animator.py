@@ -6,9 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.loop import listens_at, loop_frames
-from services.face.draw.pose import POSE_INDEX, FacePose
+from services.face.draw.pose import POSE_INDEX, FacePose, Frame
 from services.face.life.gaze import Phase
 from services.face.life.motion import Motion
 from services.face.lips.lips import DurationLips, SoundLips

@@ -11,8 +11,8 @@ import grpc
 import numpy as np
 import pytest
 
-from services.face.draw.animator import Animator, Frame
-from services.face.draw.pose import FacePose
+from services.face.draw.animator import Animator
+from services.face.draw.pose import FacePose, Frame
 from services.face.engines.tha3.characters import Character, CharacterStore, read_character
 from services.face.engines.tha3.engine import Tha3Engine
 from services.face.engines.tha3.network import NAMES, CharacterNetworks, character_pose

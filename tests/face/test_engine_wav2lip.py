@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import load_avatar
-from services.face.draw.animator import Frame
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
 from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.face.draw.animator import Animator, Frame
-from services.face.draw.pose import FacePose
+from services.face.draw.animator import Animator
+from services.face.draw.pose import FacePose, Frame
 from services.face.schedule import AT_ONCE_S, LARGEST_PASS, TICK_S, Job, Schedule
 from tests.face.test_animator import SENTENCE, lips_of, mel_chunks
 

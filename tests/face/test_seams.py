@@ -7,7 +7,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
+from services.face.draw.pose import Frame
 from services.face.draw.renderer import Renderer
 from tests.face.portraits import astronaut, picture_of
 from tests.face.test_animator import SENTENCE, Viewer, lips_of, mel_chunks

@@ -10,7 +10,8 @@ import pytest
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.pictures import Picture
 from gateway.playout.playout import Playout, PlayoutEvent
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
+from services.face.draw.pose import Frame
 from services.face.lips.lips import DurationLips
 from visavis.wire.media import MelChunk, PhonemeSpan, Place, VideoCodec
 

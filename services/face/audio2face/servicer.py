@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.audio2face.weights import Adjustment, style_of
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.blendshapes import arkit_weights
+from services.face.draw.pose import Frame
 from services.face.lips.turn_lips import Hearing
 from visavis.arkit import APPLE_NAMES
 from visavis.serving.errors import InvalidInputError

@@ -1,9 +1,8 @@
 """Poses, pictures of them, and the stream that they are sent as.
 
 - `animator`: the timeline of one face, which says what to draw next and when.
-- `from_memory`: what viewers see of a face that is shown from memory.
-- `loop`: idle life that repeats, so that it can be shown from memory.
-- `pose`: one instant of a face.
+- `loop`: idle life that repeats, and what viewers see of a face that is shown from memory.
+- `pose`: one instant of a face, and the frame that shows it.
 - `blendshapes`: a pose as ARKit's weights, for clients that draw themselves.
 - `pictures`: one session's pictures, painted and encoded.
 - `renderer`: an avatar drawn in a pose.

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.from_memory import FromMemory
-from services.face.draw.pose import POSE_INDEX, FacePose
+from services.face.draw.loop import FromMemory
+from services.face.draw.pose import POSE_INDEX, FacePose, Frame
 from services.face.life.accents import Accent, AccentKind
 from services.face.life.attention import Attention, Bearing, turned
 from services.face.life.expressions import Expressed, Expressions, express, offsets_of
@@ -51,31 +51,6 @@ _CLOCK_TRUST_S = 0.5
 """Playback is taken to go on for so long after the clock last spoke."""
 _CLOCK_SILENT_S = 2.0
 """Playback that is not heard of for so long beyond what it had to play counts as finished."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """One frame to draw. `index` counts from 0 within its turn; live frames belong to turn 0."""
-
-    turn: int
-    index: int
-    live: bool
-    last: bool
-    restart: bool
-    """It must stand on its own: a turn begins, or the viewer may have lost frames before it."""
-    pose: FacePose
-    sound: SoundTrack | None = None
-    """The turn's sound, for pictures that are drawn from it."""
-    due_s: float | None = None
-    """When it is to be shown, on the clock of the animator's calls; None: now."""
-    motion: int = 0
-    """Frame of the motion that runs through life and speech."""
-    at_rest: bool = False
-    """Nothing but that motion moves the face: no speech, no expression, no rest of either."""
-    listening: bool = False
-    """It listens to somebody; with `at_rest`, as a loop of faces that listen shows it."""
-    left: int = 0
-    """How many turns had been left before it, see `Animator.wants`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.animator import Frame
 from services.face.draw.blendshapes import arkit_weights, coded, head_rotation
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from visavis.engine import EngineLane, Urgency
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import BlendshapeChunk, Place, Stamp, VideoChunk, VideoCodec

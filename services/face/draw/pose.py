@@ -1,4 +1,6 @@
-"""What a face does at one instant: the coefficients between the animator and the renderer."""
+"""What a face does at one instant: the coefficients between the animator and the renderer, and the
+frame that shows them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,8 @@ from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
+
+from services.face.lips.sound_track import SoundTrack
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +110,28 @@ class FacePose:
 POSE_NAMES: tuple[str, ...] = tuple(field.name for field in fields(FacePose))
 _VALUES = attrgetter(*POSE_NAMES)
 POSE_INDEX: dict[str, int] = {name: index for index, name in enumerate(POSE_NAMES)}
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame to draw. `index` counts from 0 within its turn; live frames belong to turn 0."""
+
+    turn: int
+    index: int
+    live: bool
+    last: bool
+    restart: bool
+    """It must stand on its own: a turn begins, or the viewer may have lost frames before it."""
+    pose: FacePose
+    sound: SoundTrack | None = None
+    """The turn's sound, for pictures that are drawn from it."""
+    due_s: float | None = None
+    """When it is to be shown, on the clock of the animator's calls; None: now."""
+    motion: int = 0
+    """Frame of the motion that runs through life and speech."""
+    at_rest: bool = False
+    """Nothing but that motion moves the face: no speech, no expression, no rest of either."""
+    listening: bool = False
+    """It listens to somebody; with `at_rest`, as a loop of faces that listen shows it."""
+    left: int = 0
+    """How many turns had been left before it, see `Animator.wants`."""

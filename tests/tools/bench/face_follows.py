@@ -28,9 +28,9 @@ from services.face.avatar import topology
 from services.face.avatar.avatar import load_avatar
 from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker
 from services.face.avatar.making.tflite import TfliteModel
-from services.face.draw.animator import Animator, Frame
+from services.face.draw.animator import Animator
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from services.face.draw.renderer import Renderer
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import HeadStore

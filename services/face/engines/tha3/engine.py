@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from services.face.avatar.avatar import jpeg
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
-from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
+from services.face.draw.pose import Frame
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.engines.tha3.characters import (
     UPLOADED_LICENCE,

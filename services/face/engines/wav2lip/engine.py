@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar, person_texture
 from services.face.avatar.consent import Consent
-from services.face.draw.animator import Frame
 from services.face.draw.pictures import Draw, Painter
-from services.face.draw.pose import FacePose
+from services.face.draw.pose import FacePose, Frame
 from services.face.draw.raster import texel_pairs
 from services.face.draw.renderer import Renderer
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw.animator import EASE_FRAMES, Frame
+from services.face.draw.animator import EASE_FRAMES
+from services.face.draw.pose import Frame
 from services.face.engines.base import load_network
 from services.face.engines.wav2lip.face_crop import FACE_SIZE
 from services.face.engines.wav2lip.mel import N_MELS, WINDOW_HOPS, silent_window
