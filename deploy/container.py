@@ -88,8 +88,8 @@ def health(_: Sequence[str]) -> None:
 
 def pull(arguments: Sequence[str]) -> None:
     """Bring the bundles that one service needs of a profile; a gateway needs none."""
-    from visavis.bundles.store import puller
     from visavis.bundles.store.catalogue import default_catalog
+    from visavis.bundles.store.pulling import puller
 
     service, profile = arguments
     roles = default_catalog().profile(profile)

@@ -23,7 +23,7 @@ from visavis.bundles.making import (
 )
 from visavis.bundles.store import State, bundle_path, load_manifest, recipes_of, verify
 from visavis.bundles.store.lookup import kept_on_cpu
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 from visavis.engine import open_engine
 from visavis.serving.errors import (
     AlreadyExistsError,

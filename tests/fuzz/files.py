@@ -46,8 +46,8 @@ from visavis.bundles.formats.tflite import TfliteWeights
 from visavis.bundles.formats.weights import read_json, read_weights
 from visavis.bundles.gguf.header import GgufError, read_header
 from visavis.bundles.gguf.layout import rewrite, to_lay_out, written_bytes
-from visavis.bundles.store.build import WrongContentError, copy_member
 from visavis.bundles.store.manifest import parse_manifest
+from visavis.bundles.store.pulling.build import WrongContentError, copy_member
 from visavis.serving.errors import (
     InvalidInputError,
     ModelStoreError,

@@ -19,7 +19,7 @@ from tests.bundles.families.seeded import seeded
 from tests.bundles.store.conftest import file_of, to_toml
 from visavis.bundles.formats.onnx_graph import GraphBuilder
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 
 VOICES = ("af_bella", "af_heart", "am_michael", "zf_xiaobei")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from typer.testing import Result
 
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 
 Engine = Callable[..., Result]
 

@@ -31,7 +31,7 @@ from visavis.bundles.making import BundleOrder
 from visavis.bundles.piper.making import make_piper
 from visavis.bundles.store import bundle_path
 from visavis.bundles.store.catalogue import Catalog
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 from visavis.engine import Engine, open_engine
 from visavis.engine.rows import alone
 from visavis.mel import SLANEY, triangles

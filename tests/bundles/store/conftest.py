@@ -13,9 +13,9 @@ import pytest
 
 from tests.bundles.store.registry import Registry
 from visavis.bundles.store.catalogue import Catalog
-from visavis.bundles.store.puller import Pulled, PullSetup, pull
-from visavis.bundles.store.sources.npm import NpmSettings
-from visavis.bundles.store.web import PipSettings
+from visavis.bundles.store.pulling.puller import Pulled, PullSetup, pull
+from visavis.bundles.store.pulling.sources.npm import NpmSettings
+from visavis.bundles.store.pulling.web import PipSettings
 
 BIG = bytes(range(256)) * 4096  # 1 MiB: several blocks on the wire, even compressed as noise
 

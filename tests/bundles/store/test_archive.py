@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.bundles.store.registry import tarball, wheel
-from visavis.bundles.store.build import HashedWriter, copy_member
+from visavis.bundles.store.pulling.build import HashedWriter, copy_member
 from visavis.serving.errors import ModelStoreError
 
 BODY = b"weights" * 100_000

@@ -14,8 +14,8 @@ from tests.bundles.store.conftest import BIG, Store, file_of, pypi
 from tests.bundles.store.registry import wheel
 from visavis.bundles.store import bundle_path, profile
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.puller import choose_profile
-from visavis.bundles.store.reach import Chosen
+from visavis.bundles.store.pulling.puller import choose_profile
+from visavis.bundles.store.pulling.reach import Chosen
 from visavis.serving.errors import ModelStoreError
 from visavis.tools.cli.models import models_app
 

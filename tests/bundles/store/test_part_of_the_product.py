@@ -11,7 +11,7 @@ from tests.bundles.store.conftest import file_of, pypi, to_toml
 from visavis.bundles.store import State, bundle_path, load_manifest, verify
 from visavis.bundles.store.catalogue import Catalog, pullable_catalog
 from visavis.bundles.store.manifest import parse_manifest
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 from visavis.serving.errors import ModelStoreError
 
 OWN = {"package": "services.face", "folder": "weights", "files": ["audio_to_face.onnx"]}

@@ -12,8 +12,8 @@ import pytest
 from tests.bundles.store.conftest import BIG, Store, file_of, pypi
 from tests.bundles.store.registry import tarball, wheel
 from visavis.bundles.store import State, bundle_path, verify
-from visavis.bundles.store.sources.npm import NpmSettings
-from visavis.bundles.store.web import PipSettings
+from visavis.bundles.store.pulling.sources.npm import NpmSettings
+from visavis.bundles.store.pulling.web import PipSettings
 from visavis.serving.errors import ModelStoreError
 
 
@@ -75,7 +75,9 @@ def test_an_sdist_and_an_npm_tarball(store: Store) -> None:
 def test_an_npm_mirror_is_not_left_for_the_public_host(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visavis.bundles.store.sources.npm.PUBLIC_REGISTRY", "http://public.test/")
+    monkeypatch.setattr(
+        "visavis.bundles.store.pulling.sources.npm.PUBLIC_REGISTRY", "http://public.test/"
+    )
     store.registry.add_npm("drum", "2.0", tarball({"package/b": b"b"}), host="http://public.test")
     npm = {"kind": "npm", "package": "drum", "version": "2.0", "member": "package/b"}
     store.declare("ear", [file_of("b", b"b", npm)])

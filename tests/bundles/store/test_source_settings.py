@@ -8,9 +8,9 @@ import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.sources import remote
-from visavis.bundles.store.sources.npm import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
-from visavis.bundles.store.web import PipSettings
+from visavis.bundles.store.pulling.sources import remote
+from visavis.bundles.store.pulling.sources.npm import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
+from visavis.bundles.store.pulling.web import PipSettings
 from visavis.serving.errors import ModelStoreError
 
 

@@ -26,7 +26,7 @@ from services.tts.text.english import letter_ids
 from training.turn_taking.sounds import SAMPLE_RATE_HZ, trimmed
 from visavis.bundles.store import bundle_path
 from visavis.bundles.store.catalogue import Catalog
-from visavis.bundles.store.puller import pull
+from visavis.bundles.store.pulling.puller import pull
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.visitor.clips import read_mono
 

@@ -1,8 +1,8 @@
 """The model store: bundles of weights with manifests, pulled from where packages come from.
 
 A bundle is a folder of files that one model needs. `bundle_path(name)` says where a pulled one
-lies, and `verify(names)` reads every file again; `puller.pull(names)` brings it. Who only asks for
-paths imports no HTTP client.
+lies, and `verify(names)` reads every file again; `pulling.puller.pull(names)` brings it. Who only
+asks for paths imports no HTTP client: that is within `pulling` alone.
 
 `manifest`: the schema of `bundle.toml`.
 `recipe`: its part about plans: graph, passes, precisions and shapes.
@@ -11,12 +11,7 @@ paths imports no HTTP client.
 `lookup`: what a manifest says, found by where the bundle or a file of it lies.
 `installed`: what is on this machine, and how a bundle is put in its place.
 `shared`: bundles that were made on one machine reach the others over the bus.
-`puller`: brings bundles onto this machine.
-`build`: makes one bundle in a folder of its own.
-`download`: resumable downloads, and what a pull reports.
-`sources`: where archives come from.
-`reach`: whether addresses answer.
-`web`: the HTTP client: the user's own pip configuration, certificates, proxy.
+`pulling`: a folder, how bundles come onto this machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which bundle a profile takes where it wants one of several: what is here decides.
 
-A choice is made once, as the profile is pulled (`visavis.bundles.store.puller.choose_profile`);
-from then on it is remembered by what lies in the model folder, so that a start asks no network.
+A choice is made once, as the profile is pulled (`pulling.puller.choose_profile`); from then on it
+is remembered by what lies in the model folder, so that a start asks no network.
 """
 
 from __future__ import annotations

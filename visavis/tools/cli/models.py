@@ -32,7 +32,7 @@ from visavis.bundles.store.catalogue import (
 )
 from visavis.bundles.store.choice import bundle_here, settled_bundles
 from visavis.bundles.store.installed import inspect
-from visavis.bundles.store.puller import Pulled, choose_profile, pull
+from visavis.bundles.store.pulling.puller import Pulled, choose_profile, pull
 from visavis.serving.errors import ModelStoreError
 
 models_app = typer.Typer(

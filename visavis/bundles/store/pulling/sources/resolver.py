@@ -7,11 +7,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.sources import remote
-from visavis.bundles.store.sources.npm import NpmSettings, NpmSources
-from visavis.bundles.store.sources.pypi import PypiSources, local_path
-from visavis.bundles.store.sources.remote import LocalFile, Remote
-from visavis.bundles.store.web import PipSettings, Web
+from visavis.bundles.store.pulling.sources import remote
+from visavis.bundles.store.pulling.sources.npm import NpmSettings, NpmSources
+from visavis.bundles.store.pulling.sources.pypi import PypiSources, local_path
+from visavis.bundles.store.pulling.sources.remote import LocalFile, Remote
+from visavis.bundles.store.pulling.web import PipSettings, Web
 from visavis.serving.errors import ModelStoreError
 
 

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from visavis.bundles.store.download import Downloader, PullProgress
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, DiskFullError, FileRecord
 from visavis.bundles.store.manifest import (
     Archive,
@@ -35,10 +34,11 @@ from visavis.bundles.store.manifest import (
     PypiSource,
     Source,
 )
-from visavis.bundles.store.reach import Problem, first_answering
-from visavis.bundles.store.sources.remote import LocalFile
-from visavis.bundles.store.sources.resolver import Resolver
-from visavis.bundles.store.web import PullCancelledError
+from visavis.bundles.store.pulling.download import Downloader, PullProgress
+from visavis.bundles.store.pulling.reach import Problem, first_answering
+from visavis.bundles.store.pulling.sources.remote import LocalFile
+from visavis.bundles.store.pulling.sources.resolver import Resolver
+from visavis.bundles.store.pulling.web import PullCancelledError
 from visavis.serving.errors import ModelStoreError
 
 CHUNK_BYTES = 1 << 20

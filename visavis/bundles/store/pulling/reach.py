@@ -24,8 +24,8 @@ from visavis.bundles.store.manifest import (
     HuggingFaceSource,
     Source,
 )
-from visavis.bundles.store.sources.remote import LocalFile, Remote
-from visavis.bundles.store.sources.resolver import Resolver
+from visavis.bundles.store.pulling.sources.remote import LocalFile, Remote
+from visavis.bundles.store.pulling.sources.resolver import Resolver
 from visavis.serving.errors import ModelStoreError
 
 ANSWER_WITHIN_S = 2.0

@@ -11,13 +11,6 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 
-from visavis.bundles.store.build import (
-    Fetcher,
-    PrepareStepRunner,
-    SourcePlan,
-    build_bundle,
-    reusable,
-)
 from visavis.bundles.store.catalogue import (
     MANIFEST_FILE,
     Catalog,
@@ -25,11 +18,6 @@ from visavis.bundles.store.catalogue import (
     default_model_dir,
 )
 from visavis.bundles.store.choice import former_folder
-from visavis.bundles.store.download import (
-    Downloader,
-    PullProgress,
-    SilentProgress,
-)
 from visavis.bundles.store.installed import (
     Standing,
     State,
@@ -44,10 +32,22 @@ from visavis.bundles.store.installed import (
     verify_files,
 )
 from visavis.bundles.store.manifest import BundleFile, BundleManifest
-from visavis.bundles.store.reach import ANSWER_WITHIN_S, Chosen, Problem, Reach, choose
-from visavis.bundles.store.sources.npm import NpmSettings
-from visavis.bundles.store.sources.resolver import Resolver
-from visavis.bundles.store.web import Patience, PipSettings, Web, open_client
+from visavis.bundles.store.pulling.build import (
+    Fetcher,
+    PrepareStepRunner,
+    SourcePlan,
+    build_bundle,
+    reusable,
+)
+from visavis.bundles.store.pulling.download import (
+    Downloader,
+    PullProgress,
+    SilentProgress,
+)
+from visavis.bundles.store.pulling.reach import ANSWER_WITHIN_S, Chosen, Problem, Reach, choose
+from visavis.bundles.store.pulling.sources.npm import NpmSettings
+from visavis.bundles.store.pulling.sources.resolver import Resolver
+from visavis.bundles.store.pulling.web import Patience, PipSettings, Web, open_client
 from visavis.serving.errors import ModelStoreError
 
 # Each step is a module of its own that is imported only when it is due, and offers

@@ -13,8 +13,8 @@ from pypi_simple import ACCEPT_ANY, DistributionPackage, ProjectPage, parse_file
 from pypi_simple.errors import UnparsableFilenameError
 
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.sources.remote import Digest, LocalFile, Remote
-from visavis.bundles.store.web import PipSettings, Web
+from visavis.bundles.store.pulling.sources.remote import Digest, LocalFile, Remote
+from visavis.bundles.store.pulling.web import PipSettings, Web
 from visavis.serving.errors import ModelStoreError
 
 _JSON = "application/vnd.pypi.simple.v1+json"
