@@ -6,10 +6,8 @@
 - `head`: the skin of a head, its texture, its regions
 - `eyes`, `mouth`: eyeballs, teeth, tongue
 - `groom`: hair, brows and lashes as strands
-- `cards`: strands as ribbons, for real time
-- `textures`: pictures that a head wears
-- `glb`: writes glTF
-- `blender`: pictures and bakes (imports bpy, GPL-3.0)
+- `gltf`: a folder, what goes into a GLB: ribbons, pictures, the file
+- `blender`: a folder, pictures and bakes (imports bpy, GPL-3.0)
 - `bundle`: all of it, in order
 - `sheet`: a bundle drawn in many poses, to look at
 """

@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from training.heads import cards, groom, textures
+from training.heads import groom
 from training.heads.base_mesh import BaseMesh
 from training.heads.blender import studio
 from training.heads.blender.actor import Actor
 from training.heads.eyes import eye_mesh, eye_picture
 from training.heads.geometry import joined
-from training.heads.glb import Material, Part, glb
+from training.heads.gltf import cards, textures
+from training.heads.gltf.glb import Material, Part, glb
 from training.heads.head import Head
 from training.heads.mouth import teeth_mesh, tongue_mesh
 from training.heads.people import Person
