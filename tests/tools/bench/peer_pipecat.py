@@ -49,11 +49,10 @@ from visavis.bundles.store import bundle_path
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
-from visavis.tools.bench.figures.headline import groups_of, standing
 from visavis.tools.bench.figures.processes import find_processes
 from visavis.tools.bench.figures.report import machine, machine_kind
 from visavis.tools.bench.figures.tables import wide_console
-from visavis.tools.bench.figures.turn_figures import TurnFigures
+from visavis.tools.bench.figures.turn_figures import TurnFigures, groups_of, standing
 from visavis.tools.bench.held_out import own_clips, ready_held_out
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
 from visavis.tools.bench.questions import ready_set, write_clip

@@ -13,7 +13,6 @@ import pytest
 from rich.console import Console
 
 from visavis.tools.bench.benchmark import Benchmark
-from visavis.tools.bench.figures.headline import groups_of, headline, standing
 from visavis.tools.bench.figures.hidden import (
     CERTAIN,
     LOST,
@@ -28,7 +27,7 @@ from visavis.tools.bench.figures.intervals import (
     ratio_interval,
 )
 from visavis.tools.bench.figures.report import machine_kind
-from visavis.tools.bench.figures.turn_figures import TurnFigures
+from visavis.tools.bench.figures.turn_figures import TurnFigures, groups_of, headline, standing
 from visavis.tools.bench.latency import LatencyRun, hand_out
 from visavis.tools.bench.visitor.clips import GIVEN, HELD_OUT, OWN, TUNED
 

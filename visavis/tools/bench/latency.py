@@ -27,7 +27,6 @@ from visavis.tools.bench.benchmark import (
     Url,
 )
 from visavis.tools.bench.figures.counters import Scraper, rise
-from visavis.tools.bench.figures.headline import groups_of, headline, standing
 from visavis.tools.bench.figures.hidden import rows_of_parts
 from visavis.tools.bench.figures.processes import (
     Processes,
@@ -36,7 +35,13 @@ from visavis.tools.bench.figures.processes import (
 )
 from visavis.tools.bench.figures.report import Row, machine_kind, rows_of
 from visavis.tools.bench.figures.tables import Steps, figures_table, parts_table
-from visavis.tools.bench.figures.turn_figures import TurnFigures, measure
+from visavis.tools.bench.figures.turn_figures import (
+    TurnFigures,
+    groups_of,
+    headline,
+    measure,
+    standing,
+)
 from visavis.tools.bench.held_out import measured_clips
 from visavis.tools.bench.visitor.clips import TUNED, Clip
 from visavis.tools.bench.visitor.media import MediaEndedError

@@ -1,8 +1,7 @@
 """What is made of a visitor's notes, and of the stack's own: figures, told with their spread.
 
-- `turn_figures`: from the end of a question to its answer
+- `turn_figures`: from the end of a question to its answer, and which set's figures come first
 - `hidden`: what of that was not hidden in the pause, stage by stage
-- `headline`: what stands beside a latency, and which set's comes first
 - `word_errors`: what was heard otherwise than it was said
 - `lips`: lips that meet where the voice says so
 - `counters`: what the stack's own metrics rose by
