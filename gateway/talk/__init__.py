@@ -9,5 +9,6 @@
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `echo`: whether it is our own voice out of a loudspeaker.
 `interruption`: what becomes of the voice then, and how long that took.
-`microphone`: who holds it, which packets travel together, and RTP packets as plain sound.
+`microphone`: who holds it, and which packets travel together.
+`rtp_sound`: RTP packets as plain sound, with something in place of what is lost.
 """

@@ -1,6 +1,4 @@
-"""A session's microphone: who holds it, when its samples came, what of it travels together, and
-RTP packets as plain sound.
-"""
+"""A session's microphone: who holds it, when its samples came, and what of it travels together."""
 
 from __future__ import annotations
 
@@ -8,12 +6,9 @@ import math
 from bisect import bisect_left
 from collections import deque
 
-import av
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway import metrics
-from visavis.serving.aiortc_private import SoundPacket
 from visavis.serving.errors import InvalidInputError, VisavisError
 
 RATE_HZ = 16_000
@@ -35,14 +30,6 @@ _BUNDLE_SAMPLES = 3 * _FRAME_SAMPLES
 _ABOVE_ROOM, _FLOOR = 2.0, 4.0
 # The room's level falls at once and rises by this in a second.
 _ROOM_RISES = 6.0
-
-# Further back or ahead than this a packet is neither late nor the first after a loss: its sender
-# counts anew (RFC 3550, appendix A.1).
-_MOST_MISORDERED = 100
-_MOST_LOST = 3000
-_SEQUENCES = 1 << 16
-# Longer gaps are pauses of a sender that has nothing to say; recognition counts them by itself.
-LONGEST_GAP_S = 1.0
 
 
 class MicrophoneTakenError(VisavisError):
@@ -181,75 +168,3 @@ def pcm_of_message(payload: bytes) -> NDArray[np.int16]:
             "(one second of 16 kHz mono) are allowed; 16 to 20 ms are best"
         )
     return np.frombuffer(payload, dtype="<i2").astype(np.int16, copy=False)
-
-
-# ------------------------------------------------------------ from RTP packets to sound
-
-
-class MicPackets:
-    """In place of a jitter buffer: each packet is heard as it comes, or never.
-
-    Players wait for packets that may still come, so that they play evenly. Nobody plays a
-    microphone here, and each millisecond of it is heard as a longer wait for the answer. What has
-    not come in time is lost, and sounds as silence of its own length, so that sound and clock stay
-    together (`MicSound`).
-    """
-
-    def __init__(self) -> None:
-        self._source: int | None = None
-        self._newest = 0
-
-    def add(self, packet: SoundPacket) -> bool:
-        """A packet has come; whether it is to be heard."""
-        ahead = _signed(packet.sequence_number - self._newest)
-        if packet.ssrc != self._source or not -_MOST_MISORDERED < ahead <= _MOST_LOST:
-            ahead = 1
-        if ahead <= 0:
-            # A copy, or so late that silence has been heard in its place.
-            metrics.mic_packets.labels("late").inc()
-            return False
-        self._source, self._newest = packet.ssrc, packet.sequence_number
-        if ahead > 1:
-            metrics.mic_packets.labels("lost").inc(ahead - 1)
-        return True
-
-
-class MicSound:
-    """Decoded frames to mono at `rate_hz`; what was lost between them is silence."""
-
-    def __init__(self, rate_hz: int = RATE_HZ) -> None:
-        # Without a frame size: pieces of fixed length would wait for the next packet's sound,
-        # because the resampler holds back its filter's millisecond.
-        self._resampler = av.AudioResampler("s16", "mono", rate_hz)
-        self._next_pts: int | None = None
-
-    def decoded(self, frame: av.AudioFrame) -> list[NDArray[np.int16]]:
-        """Pieces [N] int16, N about as long as the frame. frame.pts: in its samples."""
-        frames = [frame]
-        if frame.pts is not None:
-            hole = 0 if self._next_pts is None else frame.pts - self._next_pts
-            if 0 < hole <= LONGEST_GAP_S * frame.sample_rate:
-                frames.insert(0, _silence_like(frame, hole))
-            self._next_pts = frame.pts + frame.samples
-        resampled = (piece for f in frames for piece in self._resampler.resample(f))
-        return [_samples_of(piece) for piece in resampled if piece.samples]
-
-
-def _samples_of(frame: av.AudioFrame) -> NDArray[np.int16]:
-    """[N] int16 of a mono frame; its own `to_ndarray` takes several times as long for so few."""
-    return np.frombuffer(bytes(frame.planes[0]), np.int16, frame.samples)
-
-
-def _signed(difference: int) -> int:
-    """Of two sequence numbers, as a step of at most half their range."""
-    return (difference + _SEQUENCES // 2) % _SEQUENCES - _SEQUENCES // 2
-
-
-def _silence_like(frame: av.AudioFrame, samples: int) -> av.AudioFrame:
-    silence = av.AudioFrame(frame.format.name, frame.layout.name, samples)
-    for plane in silence.planes:
-        plane.update(bytes(plane.buffer_size))
-    silence.sample_rate = frame.sample_rate
-    silence.time_base = frame.time_base
-    silence.pts = None if frame.pts is None else frame.pts - samples
-    return silence

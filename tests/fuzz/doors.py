@@ -36,7 +36,8 @@ from gateway.realtime.protocol.config import first_config
 from gateway.realtime.protocol.dialogue import Dialogue
 from gateway.settings import GatewaySettings
 from gateway.stages.plain_calls import generation
-from gateway.talk.microphone import MicPackets, MicSound, pcm_of_message
+from gateway.talk.microphone import pcm_of_message
+from gateway.talk.rtp_sound import MicPackets, MicSound
 from gateway.talk.words import asks, is_backchannel, is_echo, same_question, without_echo
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import ODD_TEXTS, as_json, broken, told_wrongly

@@ -38,7 +38,7 @@ from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from gateway.talk.microphone import MicPackets, MicSound
+from gateway.talk.rtp_sound import MicPackets, MicSound
 from visavis.serving import aiortc_private
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
