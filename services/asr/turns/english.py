@@ -41,7 +41,36 @@ _HANGING = frozenset(
     mr mrs dr between among during without into onto toward towards per versus""".split()
 )
 _OPENING = frozenset(
-    ["well", "so", "now", "but", "like", "actually", "i", "i think", "okay so", "the", "my name is"]
+    opening.strip()
+    for opening in """
+    well, so, now, but, like, actually, i, i think, okay so, the, my name is, excuse me,
+    do you know, tell me, please tell me, can you tell me, could you tell me,
+    could you please tell me, i wonder, i was wondering, let me ask you
+    """.split(",")
+)
+# What names one of two lets expect the other, with the word behind it.
+_COMPARED = "|".join(
+    """bigger larger smaller faster slower taller longer shorter older younger better worse
+    higher lower closer nearer farther further heavier lighter cheaper colder warmer hotter stronger
+    healthier easier harder safer""".split()
+)
+_ONE_OF_TWO = (
+    (re.compile(r"\bdifference between (.+)"), ("and",)),
+    (re.compile(r"\bbetween (?:a|an|the) (.+)"), ("and",)),
+    (
+        re.compile(r"\beither (?:a|an|the|my|to|in|on|at|by|with|we|you|i|it|he|she|they) (.+)"),
+        ("or",),
+    ),
+    (re.compile(r"\bwould you rather (.+)"), ("or", "than")),
+    (
+        re.compile(rf"\bwh\w+ (?:is|are) (?:{_COMPARED}) (?:a|an|the) (.+)"),
+        ("or", "than"),
+    ),
+)
+# "Between these", "between the lines": both are named.
+_BOTH = frozenset(
+    """us them you these those this that it two three four all both many various different people
+    men women children""".split()
 )
 _AFTER_WHICH_IT_GOES_ON = (
     "you know",
@@ -126,7 +155,18 @@ def hangs(text: str, words: Sequence[str]) -> bool:
         return True
     if last in _STRANDED:
         return words[0] not in _QUESTION_WORDS and _RELATIVE.isdisjoint(words[1:-1])
-    return last in _VERBS_THAT_HANG and (len(words) < 2 or words[-2] not in _SUBJECTS)
+    if last in _VERBS_THAT_HANG:
+        return len(words) < 2 or words[-2] not in _SUBJECTS
+    return any(_lacks_the_other(whole, named, joins) for named, joins in _ONE_OF_TWO)
+
+
+def _lacks_the_other(whole: str, named: re.Pattern[str], joins: Sequence[str]) -> bool:
+    """Whether something is named of two, and nothing joins the other to it."""
+    if (found := named.search(whole)) is None:
+        return False
+    behind = found[1].split()
+    plural = len(behind[-1]) > 3 and behind[-1].endswith("s") and not behind[-1].endswith("ss")
+    return not plural and _BOTH.isdisjoint(behind) and set(joins).isdisjoint(behind)
 
 
 def goes_on(text: str, words: Sequence[str]) -> bool:
