@@ -330,8 +330,9 @@ class TextCommand(Event):
 class TypingCommand(Event):
     """What the visitor has typed so far, and not sent yet: the language model reads it now.
 
-    It answers and shows nothing, and nothing is kept of it: the answer to `text` comes sooner.
-    A few times a second is enough.
+    It shows nothing, and nothing is kept of it: the answer to `text` comes sooner. Where it ends as
+    a sentence does, an answer is prepared; it is heard if `text` is the same. A few times a second
+    are enough, and at once behind such an end.
     """
 
     type: Literal["typing"]

@@ -425,12 +425,14 @@ class Session:
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
-        self._perform(self._conversation.submit_text(text, now), Manner(style))
+        self._perform(
+            self._conversation.submit_text(text, now, as_prepared=not style), Manner(style)
+        )
         return self._conversation.epoch
 
     def typing(self, text: str) -> None:
         """The visitor has typed `text` so far, and may send it."""
-        self._perform(self._conversation.typing(text))
+        self._perform(self._conversation.typing(text, self._clock.now()))
 
     def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:
         """Have `text` said as it stands, behind what is being said and what waits.

@@ -35,9 +35,11 @@ if (token) history.replaceState(null, "", location.pathname + location.search);
 
 /** So often, at most, what is being typed is told: two words of a quick hand. */
 const TYPING_MS = 300;
+/** What may be all is told at once: an answer to it is prepared. */
+const SENTENCE_ENDS = /[.?!…。？！]$/;
 
 class Page {
-  typed = null;
+  #typed = null;
   role = query.get("session") ? "viewer" : "visitor";
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
@@ -308,11 +310,21 @@ class Page {
   }
 
   typing(message) {
-    byId("send").disabled = !message.value.trim();
-    this.typed ??= setTimeout(() => {
-      this.typed = null;
+    const words = message.value.trim();
+    byId("send").disabled = !words;
+    if (SENTENCE_ENDS.test(words)) {
+      this.#forgetTyped();
+      this.conversation.typing(words);
+    }
+    this.#typed ??= setTimeout(() => {
+      this.#typed = null;
       this.conversation.typing(message.value.trim());
     }, TYPING_MS);
+  }
+
+  #forgetTyped() {
+    clearTimeout(this.#typed);
+    this.#typed = null;
   }
 
   submit(event, message) {
@@ -321,8 +333,7 @@ class Page {
     if (!words || !this.conversation.say(words)) return;
     message.value = "";
     byId("send").disabled = true;
-    clearTimeout(this.typed);
-    this.typed = null;
+    this.#forgetTyped();
   }
 
   /**

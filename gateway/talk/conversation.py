@@ -39,8 +39,8 @@ from gateway.talk.actions import (
     SayMeanwhile,
     Unasked,
 )
-from gateway.talk.history import History, Marks
-from gateway.talk.speculation import Speculation, SpeculationLimits
+from gateway.talk.history import History, Marks, answered
+from gateway.talk.speculation import Draft, Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
 from gateway.talk.words import asks, same_question, takes_back, words_to_read
@@ -52,6 +52,8 @@ State = Literal["idle", "listening", "thinking", "speaking"]
 _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
 
 
+# Who has not sent what he typed by then may never do.
+_DRAFT_ANSWERED_S = 10.0
 # Stands for a question that nobody has asked yet.
 _TO_BE_ASKED = "."
 
@@ -94,8 +96,7 @@ class Conversation:
         self._doubts = Doubts()
         self.taking = TurnTaking()
         self._going_on: Continuation | None = None
-        self._typed = ""
-        """What the visitor has typed so far, as far as it is worth reading."""
+        self._draft = Draft()
         self._captioned = (0, "")
         """The utterance whose words so far are shown, and these."""
         self._visitor_speaks = False
@@ -112,7 +113,7 @@ class Conversation:
     @property
     def silent(self) -> bool:
         """Whether neither of both says anything, or is about to."""
-        return self._turn is None and not self._visitor_speaks
+        return (self._turn is None or self._drafted) and not self._visitor_speaks
 
     @property
     def turn(self) -> Turn | None:
@@ -153,25 +154,62 @@ class Conversation:
 
     # ------------------------------------------------------------ the visitor
 
-    def typing(self, text: str) -> list[Action]:
-        """The visitor has typed `text` so far: it is read ahead, now or behind the answer."""
-        known = words_to_read(text)
-        if known == self._typed:
+    def typing(self, text: str, now: float) -> list[Action]:
+        """The visitor has typed `text` so far: it is read ahead, now or behind the answer.
+
+        Where it may be all of it, an answer is prepared.
+        """
+        if not self._draft.typed(text):
             return []
-        self._typed = known
-        return [self._read_typed()] if known and self.silent and self.taking.answers else []
+        actions = self._silence("text") if self._drafted else []
+        if self.silent and self.taking.answers:
+            unanswered = bool(self.said) and self.said[-1].role == "user"
+            if self._draft.may_be_all() and not unanswered:
+                actions += self._open(
+                    self._draft.text, 0, confirmed=False, reason="text", now=now, foreseen=True
+                )
+            elif self._draft.words:
+                actions.append(self._read_next())
+        elif self._turn is not None:
+            actions += self._read_behind(self._turn)
+        return self._settle(actions)
 
-    def _read_typed(self) -> ReadAhead:
-        return ReadAhead(self._history.prompt(self._typed or _TO_BE_ASKED))
+    def submit_text(self, text: str, now: float, *, as_prepared: bool = True) -> list[Action]:
+        """The visitor typed `text`: it interrupts, and opens a turn at once.
 
-    def submit_text(self, text: str, now: float) -> list[Action]:
-        """The visitor typed `text`: it interrupts, and opens a turn at once."""
+        as_prepared: one that was prepared while it was typed will do.
+        """
         self._going_on = None
-        self._typed = ""
+        self._draft.sent()
+        turn = self._turn
+        if turn is not None and self._drafted and as_prepared and turn.question == text.strip():
+            return self._settle(self._confirm(turn, now))
         actions = self._end_turn("text")
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
+
+    @property
+    def _drafted(self) -> bool:
+        """Whether the open turn answers what is typed and not sent."""
+        turn = self._turn
+        return turn is not None and turn.phase is Phase.HELD and not turn.utterance
+
+    def _read_next(self, behind: Sequence[Message] = ()) -> ReadAhead:
+        """Have read what there is of the next question, and what was said before it."""
+        return ReadAhead(self._history.prompt(self._draft.words or _TO_BE_ASKED, behind))
+
+    def _read_behind(self, turn: Turn) -> list[Action]:
+        """Have the answer read as it will have been heard, once all of it is written.
+
+        That may be another text than was written, and long: it is read while it is spoken, not
+        while somebody waits for the answer to what he asks next.
+        """
+        whole = turn.text_complete and turn.phase in (Phase.THINKING, Phase.SPEAKING)
+        if not whole or self._visitor_speaks:
+            return []
+        called = turn.tools.messages(spoken=True)
+        return [self._read_next(answered(turn.text.strip(), called))]
 
     def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
         """Answer `prompt` as it stands, whatever was said before: it interrupts.
@@ -358,7 +396,7 @@ class Conversation:
         actions: list[Action] = []
         if turn.phase is not Phase.HELD and (text or last):
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
-        return self._settle([*actions, *self._words(turn)])
+        return self._settle([*actions, *self._words(turn), *self._read_behind(turn)])
 
     def voice(
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
@@ -436,9 +474,7 @@ class Conversation:
         self._doubts.answer_over(turn.text, now)
         actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
         if not self._visitor_speaks:
-            # The answer as it was heard may be another than was written, and long. It is read now,
-            # while nobody waits for it, and not with the next question.
-            actions.append(self._read_typed())
+            actions.append(self._read_next())
         return self._settle(actions)
 
     def notice(self, number: int, code: str, message: str) -> list[Action]:
@@ -486,6 +522,8 @@ class Conversation:
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
         turn, doubt = self._turn, self.doubt
+        if turn is not None and self._drafted and now - turn.opened_at_s > _DRAFT_ANSWERED_S:
+            return self._settle(self._silence("text"))
         if turn is None or turn.phase is Phase.HELD:
             return []
         actions = self._settle(self._check_tools(turn, now))
@@ -572,7 +610,7 @@ class Conversation:
         else:
             self._speculation.decided(won=True)
             told = [ConfirmTurn(turn.number)]
-        told += [*map(Emit, turn.warnings), *self._reveal(turn)]
+        told += [*map(Emit, turn.warnings), *self._reveal(turn), *self._read_behind(turn)]
         return told + (self._call(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:

@@ -67,9 +67,7 @@ class History:
 
     def face(self, text: str, called: Sequence[Message] = ()) -> None:
         """called: what it called for its answer, and the results."""
-        self._add(*called)
-        if text:
-            self._add(Message("assistant", text))
+        self._add(*answered(text, called))
 
     def forget_unanswered(self) -> None:
         """Drop what the visitor said last and was not answered."""
@@ -90,14 +88,16 @@ class History:
         if len(self._said) > LIMIT:
             del self._said[:-_KEPT]
 
-    def prompt(self, text: str) -> tuple[Message, ...]:
+    def prompt(self, text: str, behind: Sequence[Message] = ()) -> tuple[Message, ...]:
         """Messages for an answer to `text`. The history itself does not change.
+
+        behind: what will have been said by then, as `answered` has it.
 
         Utterances of one side that follow each other become one message: a visitor who
         goes on before the answer came has asked one longer question.
         """
         merged: list[Message] = []
-        for said in (*self._said, Message("user", text)):
+        for said in (*self._said, *behind, Message("user", text)):
             alike = bool(merged) and merged[-1].role == said.role != "tool"
             if alike and not (said.calls or merged[-1].calls):
                 said = Message(said.role, joined(merged.pop().content, said.content))
@@ -107,6 +107,11 @@ class History:
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []
         return (*system, *merged)
+
+
+def answered(text: str, called: Sequence[Message] = ()) -> tuple[Message, ...]:
+    """What the face has said, behind what it called for it."""
+    return (*called, Message("assistant", text)) if text else tuple(called)
 
 
 def system_message(persona: str, language: str) -> str:

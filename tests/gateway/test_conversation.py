@@ -59,19 +59,78 @@ def test_text_opens_a_turn(talk: Conversation) -> None:
 def test_what_is_being_typed_is_read_ahead_unless_an_answer_is_under_way(
     talk: Conversation,
 ) -> None:
-    (read,) = of(talk.typing("What is the cap"), ReadAhead)
+    (read,) = of(talk.typing("What is the cap", 0), ReadAhead)
     assert read.messages[-1].content == "What is the cap"
-    assert talk.typing("What is the cap") == [], "it has been read"
+    assert talk.typing("What is the cap", 0) == [], "it has been read"
     talk.submit_text("Hi.", 0)
-    assert talk.typing("And where") == []
+    assert talk.typing("And where", 0) == []
     answer(talk, 1, "Hello you.")
-    (read,) = of(talk.finished(1, 0), ReadAhead)
+    (read,) = of(talk.typing("And where is", 0), ReadAhead)
     said = [message.content for message in read.messages]
-    assert said == ["Be brief.", "Hi.", "Hello you.", "And where"]
+    assert said == ["Be brief.", "Hi.", "Hello you.", "And where is"]
+    assert of(talk.finished(1, 0), ReadAhead) == [read]
     talk.submit_text("And where is it?", 0)
     answer(talk, 2, "There.")
     (read,) = of(talk.finished(2, 0), ReadAhead)
     assert read.messages[-1].content != "And where", "it has been sent"
+
+
+def test_an_answer_is_read_as_it_will_have_been_heard_while_it_is_spoken(
+    talk: Conversation,
+) -> None:
+    talk.submit_text("Hi.", 0)
+    assert not of(talk.token(1, "[calm] Hello", last=False, now=0), ReadAhead)
+    (read,) = of(talk.token(1, " you.", last=True, now=0), ReadAhead)
+    assert [message.content for message in read.messages[:-1]] == ["Be brief.", "Hi.", "Hello you."]
+    talk.voice(1, 1.0, last=True, now=0)
+    talk.started(1)
+    assert of(talk.finished(1, 0), ReadAhead) == [read]
+
+
+def test_a_sentence_that_is_typed_is_answered_ahead_and_heard_once_it_is_sent(
+    talk: Conversation,
+) -> None:
+    actions = talk.typing("What is Peru?", 0)
+    assert of(actions, AnnounceTurn) == [
+        AnnounceTurn(1, "text", opens=True, held=True, foreseen=True)
+    ]
+    assert prompt(actions)[1:] == [("user", "What is Peru?")]
+    assert not of(actions, TurnEvent) and talk.silent, "nobody is told"
+    talk.token(1, "A country.", last=True, now=0.2)
+    sent = talk.submit_text("What is Peru?", 1)
+    assert of(sent, ConfirmTurn) and not of(sent, BeginAnswer)
+    assert [event.text for event in of(sent, AnswerEvent)] == ["A country."]
+    assert [m.content for m in talk.said] == ["What is Peru?"]
+
+
+@pytest.mark.parametrize("then", ["another", "nothing", "spoken", "in a style", "said"])
+def test_a_prepared_answer_to_what_was_typed_leaves_no_trace(talk: Conversation, then: str) -> None:
+    talk.typing("Hi there.", 0)
+    match then:
+        case "another":
+            actions = talk.submit_text("Hi there. What is Peru?", 1)
+            assert prompt(actions)[1:] == [("user", "Hi there. What is Peru?")]
+        case "nothing":
+            assert talk.check(9) == []
+            actions = talk.check(11)
+            assert talk.turn is None
+        case "spoken":
+            actions = talk.speech_started(1, 1)
+        case "in a style":
+            actions = talk.submit_text("Hi there.", 1, as_prepared=False)
+            assert of(actions, BeginAnswer)
+        case "said":
+            actions = talk.speak_unasked("say", 1)
+    assert [close.outcome for close in of(actions, CloseTurn)] == ["discarded"]
+    assert not any(event.event == "interrupted" for event in of(actions, TurnEvent))
+
+
+def test_answers_to_what_is_typed_are_prepared_a_few_times_alone(talk: Conversation) -> None:
+    text, opened = "Hi", 0
+    for _ in range(9):
+        text += " there."
+        opened += len(of(talk.typing(text, 0), BeginAnswer))
+    assert opened == 3
 
 
 def test_a_turn_from_question_to_history(talk: Conversation) -> None:
