@@ -59,6 +59,8 @@ class Answering:
     ) -> None:
         self.welcome = WelcomeCue(welcome)
         self._speaker = Speaker("", "en")
+        self._to_read: ReadAhead | None = None
+        """The newest, from when it came until the model was told."""
         self._stages = stages
         self._feed = feed
         self._cache = sources.cache
@@ -99,9 +101,21 @@ class Answering:
         self._feed.send_answer(turn.number, text)
 
     async def read_ahead(self, action: ReadAhead) -> None:
-        """Let the language model read what the visitor says, while they say it."""
-        with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
-            await self._stages.read_ahead(action.messages, self._known(action.messages))
+        """Let the language model read what the visitor says, while they say it.
+
+        Of several that come while one is on its way the newest counts.
+        """
+        on_its_way, self._to_read = self._to_read is not None, action
+        if on_its_way:
+            return
+        try:
+            sent: ReadAhead | None = None
+            with contextlib.suppress(VisavisError):  # nothing is lost but the time it would save
+                while self._to_read is not sent:
+                    sent = self._to_read
+                    await self._stages.read_ahead(sent.messages, self._known(sent.messages))
+        finally:
+            self._to_read = None
 
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
