@@ -315,11 +315,12 @@ class Page {
     if (SENTENCE_ENDS.test(words)) {
       this.#forgetTyped();
       this.conversation.typing(words);
+    } else {
+      this.#typed ??= setTimeout(() => {
+        this.#typed = null;
+        this.conversation.typing(message.value.trim());
+      }, TYPING_MS);
     }
-    this.#typed ??= setTimeout(() => {
-      this.#typed = null;
-      this.conversation.typing(message.value.trim());
-    }, TYPING_MS);
   }
 
   #forgetTyped() {

@@ -163,8 +163,7 @@ class Conversation:
             return []
         actions = self._silence("text") if self._drafted else []
         if self.silent and self.taking.answers:
-            unanswered = bool(self.said) and self.said[-1].role == "user"
-            if self._draft.may_be_all() and not unanswered:
+            if self._draft.may_be_all() and not self._history.unanswered:
                 actions += self._open(
                     self._draft.text, 0, confirmed=False, reason="text", now=now, foreseen=True
                 )

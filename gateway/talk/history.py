@@ -60,9 +60,14 @@ class History:
             self.take_back()
         self._add(Message("user", text))
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether the visitor said something last."""
+        return bool(self._said) and self._said[-1].role == "user"
+
     def take_back(self) -> None:
         """What the visitor said last will be said anew."""
-        if self._said and self._said[-1].role == "user":
+        if self.unanswered:
             self._said.pop()
 
     def face(self, text: str, called: Sequence[Message] = ()) -> None:
@@ -71,7 +76,7 @@ class History:
 
     def forget_unanswered(self) -> None:
         """Drop what the visitor said last and was not answered."""
-        while self._said and self._said[-1].role == "user":
+        while self.unanswered:
             self._said.pop()
 
     def supersede(self) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway import metrics
-from gateway.talk.microphone import RATE_HZ
+from gateway.talk.microphone import RATE_HZ, level_of
 from visavis.serving.aiortc_private import SoundPacket
 
 # Further back or ahead than this a packet is neither late nor the first after a loss: its sender
@@ -80,22 +80,21 @@ class MicSound:
             if 0 < lost <= LONGEST_GAP_S * frame.sample_rate:
                 pieces = self._conceal(lost * self._rate_hz // frame.sample_rate)
             self._next_pts = frame.pts + frame.samples
-        pieces += [
+        return pieces + self._resampled(frame)
+
+    def _conceal(self, samples: int) -> list[NDArray[np.int16]]:
+        """What the resampler has held back, and something in place of what was lost."""
+        rest = self._resampled(None)
+        self._resampler = self._new_resampler()
+        return [*rest, self._concealment.lost(samples)]
+
+    def _resampled(self, frame: av.AudioFrame | None) -> list[NDArray[np.int16]]:
+        """frame: None: nothing more comes, and nothing is held back."""
+        return [
             self._concealment.heard(_samples_of(piece))
             for piece in self._resampler.resample(frame)
             if piece.samples
         ]
-        return pieces
-
-    def _conceal(self, samples: int) -> list[NDArray[np.int16]]:
-        """What the resampler has held back, and something in place of what was lost."""
-        rest = [
-            self._concealment.heard(_samples_of(piece))
-            for piece in self._resampler.resample(None)
-            if piece.samples
-        ]
-        self._resampler = self._new_resampler()
-        return [*rest, self._concealment.lost(samples)]
 
 
 class Concealment:
@@ -110,6 +109,7 @@ class Concealment:
         self._shortest, self._longest = rate_hz // _HIGHEST_HZ, rate_hz // _LOWEST_HZ
         self._compared = round(_COMPARED_S * rate_hz)
         self._join = round(_JOIN_S * rate_hz)
+        self._kept = self._longest + self._compared
         self._recent = np.zeros(0, np.int16)
         self._tail = np.zeros(0, np.float32)
         """How the concealed sound would have gone on, until what comes is joined to it."""
@@ -118,20 +118,17 @@ class Concealment:
         """[N] int16 that has come, N > 0: as it is, or with its beginning joined to `lost`."""
         if len(self._tail):
             join = min(len(self._tail), len(pcm))
-            rising = np.linspace(0, 1, join, endpoint=False, dtype=np.float32)
             pcm = pcm.copy()
-            pcm[:join] = pcm[:join] * rising + self._tail[:join] * (1 - rising)
+            pcm[:join] = _crossfaded(self._tail[:join], pcm[:join])
             self._tail = self._tail[:0]
-        kept = self._longest + self._compared
-        self._recent = np.concatenate((self._recent, pcm))[-kept:]
+        self._recent = np.concatenate((self._recent, pcm))[-self._kept :]
         return pcm
 
     def lost(self, samples: int) -> NDArray[np.int16]:
         """[samples] int16 in place of what has not come."""
-        voice = self._recent.astype(np.float32)
-        if len(voice) < self._longest + self._compared or np.sqrt(np.mean(voice**2)) < _QUIET:
+        if len(self._recent) < self._kept or level_of(self._recent) < _QUIET:
             return np.zeros(samples, np.int16)
-        period = self._period(voice)
+        period = self._period(self._recent.astype(np.float32))
         at_s = np.arange(samples + self._join) / self._rate_hz
         fading = np.clip((_FADED_S - at_s) / (_FADED_S - _AS_LOUD_S), 0, 1).astype(np.float32)
         repeated = np.resize(period, samples + self._join) * fading
@@ -150,10 +147,16 @@ class Concealment:
         lag = len(voice) - self._compared - best
         period = voice[-lag:].copy()
         join = max(1, lag // 4)
-        rising = np.linspace(0, 1, join, endpoint=False, dtype=np.float32)
-        before = voice[-lag - join : -lag]
-        period[-join:] = period[-join:] * (1 - rising) + before * rising
+        period[-join:] = _crossfaded(period[-join:], voice[-lag - join : -lag])
         return period
+
+
+def _crossfaded(
+    one: NDArray[np.float32], other: NDArray[np.float32] | NDArray[np.int16]
+) -> NDArray[np.float32]:
+    """[N] that begins as `one` and ends as `other`, both [N]."""
+    rising = np.linspace(0, 1, len(one), endpoint=False, dtype=np.float32)
+    return one * (1 - rising) + other * rising
 
 
 def _samples_of(frame: av.AudioFrame) -> NDArray[np.int16]:
