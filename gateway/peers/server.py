@@ -21,6 +21,7 @@ from gateway.edge.server import server_config
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
 from visavis.serving.errors import SettingsError, VisavisError
+from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain
 from visavis.wire.clock import MonotonicClock
 
@@ -113,6 +114,17 @@ class DrainingServer(uvicorn.Server):
         self._clock = MonotonicClock()
         self._told = False
         self._leaving: asyncio.Task[None] | None = None
+        self._collecting = Collecting()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn, to begin with."""
+        await super().startup(sockets)
+        self._collecting.settled()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn at the end."""
+        self._collecting.stop()
+        await super().shutdown(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called by uvicorn for each signal."""

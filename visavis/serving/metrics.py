@@ -32,6 +32,12 @@ background_restarts = Counter(
     "Times that work of the whole process failed and began anew.",
     ["work"],
 )
+full_collection_seconds = Histogram(
+    "full_collection_seconds",
+    "Time for which the process stood still while Python looked for garbage among all objects "
+    "that have come since its start.",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+)
 
 # gRPC
 grpc_requests = Counter(

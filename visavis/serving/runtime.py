@@ -29,6 +29,7 @@ from visavis.serving.authentication.channel import Door
 from visavis.serving.discovery import Registration, instance_of
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.interceptor import ErrorInterceptor
+from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.starting import report_starting
@@ -124,7 +125,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
     name = settings.section
     label = settings.label or name
     ending = _Ending(settings.drain_limit_s)
-    heartbeat = Heartbeat()
+    heartbeat, collecting = Heartbeat(), Collecting()
     heartbeat.start()
     bus = None
     if settings.nats_url:
@@ -165,6 +166,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
                 wanted_device=settings.device,
             )
             await registration.start()
+        collecting.settled()
         heartbeat.working()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
         await ending.told.wait()
@@ -176,6 +178,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
             await ending.drained(service.leases)
     finally:
         log.info("%s is stopping", instance)
+        collecting.stop()
         if registration is not None:
             await registration.stop()
         await capacity.stop()

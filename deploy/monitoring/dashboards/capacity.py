@@ -191,14 +191,29 @@ _FLEET = Row(
                 ),
             ),
             limit=0.02,
-            columns=12,
+            columns=8,
         ),
         Panel(
             "Sessions in one pass of the ticker",
             "How many are due at once.",
             "short",
             quantiles("gateway_tick_sessions"),
-            columns=12,
+            columns=8,
+        ),
+        Panel(
+            "Standing still",
+            "The longest in two minutes, while Python looked for garbage; a player has 0.1 s in "
+            "reserve.",
+            "s",
+            (
+                Query(
+                    "histogram_quantile(1, sum by (le, service) "
+                    "(increase(full_collection_seconds_bucket[2m])))",
+                    "{{service}}",
+                ),
+            ),
+            limit=0.05,
+            columns=8,
         ),
         Panel(
             "CPU",

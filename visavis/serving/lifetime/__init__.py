@@ -3,5 +3,6 @@
 - `starting`: what a service is busy with while it starts, told on the bus.
 - `heartbeat`: a process' sign of life to whoever started it.
 - `supervision`: background work that cannot end unseen.
+- `collecting`: what keeps Python's search for garbage short.
 - `draining`: when a process that was told to stop may end.
 """

@@ -22,6 +22,7 @@ from typing import Any, Self
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.load.exchange import Exchange
 from visavis.tools.bench.load.guest import Deck, Guest, InLine, Notes, Questions, clips_of, watch
@@ -127,6 +128,7 @@ class Client:
             for number in orders.watchers:
                 await self._let_watch(number, gateway, tasks)
             refused = self._report.refused
+            Collecting().settled()  # what holds up his own process is no fault of the stack's
             self._parent.tell("ready", connected=len(self._notes), refused=refused)
             start = await self._parent.line()
             if not start:
