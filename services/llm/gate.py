@@ -7,9 +7,9 @@ that are prepared while the visitor may yet go on, and reading ahead, which wait
 are. Such work that has begun and has not written anything makes way; what it has read stays in its
 slot.
 
-An answer that is written much further than its voice can have come rests while others are without
-their first phrase, and goes on where it stopped long before the voice could run out: a step for two
-takes nearly twice as long as a step for one. An answer that is prepared rests with its first phrase
+An answer that is written further than its voice can have come rests while others are without their
+first phrase, and goes on where it stopped before the voice could run out: a step for two takes
+nearly twice as long as a step for one. An answer that is prepared rests with its first phrase
 until it is wanted: most of what else it says would be thrown away with it.
 """
 
@@ -30,9 +30,11 @@ _SPOKEN_BYTES_PER_S = 16.0
 """Of text that a quick voice says, in English as in Chinese."""
 # Where a voice begins late, it has begun with so much.
 _HELD_BYTES = 48
-# An answer rests from so many seconds of voice in hand on, and until there are so many. The last
-# sentence of it is not spoken before its end is written.
-_REST_FROM_S, _REST_UNTIL_S = 8.0, 5.0
+# An answer rests from so many seconds of voice in hand on, and until there are so many. Others'
+# first phrases take half a second, and what is written can be spoken without its sentence's end.
+_REST_FROM_S, _REST_UNTIL_S = 2.0, 1.0
+# Reading ahead is not that short.
+_READ_FROM_S = 5.0
 # From here on come writing systems that put no spaces between words.
 _FIRST_UNSPACED = "\u2e80"
 
@@ -213,7 +215,7 @@ class Gate:
         others = (o for o in self._places if o.order < place.order and o.slot != place.slot)
         if place.order is Order.AHEAD:
             # A prompt is read in long steps: an answer whose voice has just begun would break off.
-            return not self._in_turn or all(o.reserve_s >= _REST_UNTIL_S for o in others)
+            return not self._in_turn or all(o.reserve_s >= _READ_FROM_S for o in others)
         return not self._in_turn or not any(o.hurried for o in others)
 
     def _rests(self, place: Place, reserve_s: float) -> bool:
