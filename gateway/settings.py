@@ -211,10 +211,10 @@ class GatewaySettings(Settings):
         _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
     )
     prepare_before_pause: bool = Field(
-        _BETS.before_pause,
+        True,
         description="Answers are prepared while the visitor still speaks, too, where the words so "
-        "far are probably all and that saves more than it costs: for models that do not share "
-        "the recogniser's cores",
+        "far are probably all and that saves more than it costs. asr tells how probable that is "
+        "while its machine has cores to spare (its foresight_idle_cores)",
     )
     barge_in_after_s: float = Field(
         0.14,

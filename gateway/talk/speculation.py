@@ -34,7 +34,7 @@ class SpeculationLimits:
     discarded_share: float = 0.8
     window: int = 20
     before_pause: bool = False
-    """Answers are prepared while the visitor still speaks, too."""
+    """Answers are prepared while the visitor still speaks, too, where asr foresees the end."""
 
 
 # A second of the visitor's waiting is worth so many of work in vain.

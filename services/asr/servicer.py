@@ -234,6 +234,7 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
             meter=self.admission.meter,
             recorded=config.recorded,
             first_utterance=first_utterance,
+            to_spare=lambda: self.admission.idle_cores >= self._settings.foresight_idle_cores,
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -68,10 +68,11 @@ class ListeningSession:
         meter: Meter | None = None,
         recorded: bool = False,
         first_utterance: int = 1,
+        to_spare: Callable[[], bool] = lambda: True,
     ) -> None:
-        """foresight: interim results tell how likely their words are all. recorded: wait for every
-        answer of the networks before hearing on. meter: counts what the recogniser is asked.
-        first_utterance: its number.
+        """foresight: interim results tell how likely their words are all, while there is a core
+        `to_spare`. recorded: wait for every answer of the networks before hearing on. meter: counts
+        what the recogniser is asked. first_utterance: its number.
 
         Raises UnknownNameError if nothing hears `language`.
         """
@@ -87,6 +88,7 @@ class ListeningSession:
         self._clock = clock
         self._meter = meter or Meter(clock, ASSUMED)
         self._recorded = recorded
+        self._to_spare = to_spare
         self._resampler: Resampler | None = None
         self._vad = VadState()
         self._waiting = np.zeros(0, np.float32)
@@ -216,6 +218,7 @@ class ListeningSession:
         else:
             self._hearing.speaking.add(self)
         self._listener.speaking = len(self._hearing.speaking)
+        self._listener.foresees = self._to_spare()
         for output in outputs:
             if isinstance(output, Heard):
                 if output.event is TranscriptEvent.FINAL:

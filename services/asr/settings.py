@@ -55,6 +55,13 @@ class AsrSettings(EngineSettings):
         le=30_000,
         description="Silence that ends an utterance which sounds unfinished",
     )
+    foresight_idle_cores: float = Field(
+        1.4,
+        ge=0,
+        description="Cores of this machine that are idle, for a gateway to be told before a pause "
+        "how likely the words so far are all (its prepare_before_pause): what it then has prepared "
+        "is often in vain, and takes them",
+    )
 
     @property
     def own_recognisers(self) -> list[str]:

@@ -86,6 +86,8 @@ class Listener:
         self.far = False
         """Whether the latest frame was speech that is too far from the visitor to be his."""
         self._quiet = QuietFrames()
+        self.foresees = True
+        """Whether foresight is told now: there is a core to spare for what is prepared early."""
         self.foresight = Foresight() if foresight else None
         """Whether the words of the newest look are all; None: nobody asks."""
         self._tape = Tape()
@@ -347,7 +349,8 @@ class Listener:
         behind = (self._tape.end - work.end_samples) // FRAME_SAMPLES
         self.foresight.looked(partial.text, language, behind)
         utterance.look = spoken
-        return [self._tell_look(utterance, spoken, self.foresight.probability)]
+        chance = self.foresight.probability if self.foresees else 0.0
+        return [self._tell_look(utterance, spoken, chance)]
 
     def _tell_look(self, utterance: Utterance, look: Transcript, chance: float) -> Heard:
         utterance.foreseen = chance
@@ -359,7 +362,7 @@ class Listener:
         utterance = self._current
         if self.foresight is None or utterance is None or utterance.look is None:
             return []
-        if utterance.announced:
+        if utterance.announced or not self.foresees:
             return []
         chance = self.foresight.probability
         if chance < max(_LIKELY, utterance.foreseen + _LIKELIER):

@@ -300,12 +300,14 @@ async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> Non
     assert [chunk.place.seq for chunk in heard] == list(range(len(heard)))
 
 
-@pytest.mark.parametrize("foresight", [True, False])
-async def test_a_lease_is_told_how_likely_partial_words_are_all_where_it_asks(
-    bus: Bus, foresight: bool
+@pytest.mark.parametrize(
+    ("foresight", "idle_cores", "told"), [(True, 0, True), (False, 0, False), (True, 1000, False)]
+)
+async def test_a_lease_is_told_how_likely_partial_words_are_all_where_it_asks_and_cores_are_idle(
+    bus: Bus, foresight: bool, idle_cores: float, told: bool
 ) -> None:
     async with (
-        serving(bus=bus) as stub,
+        serving(bus=bus, foresight_idle_cores=idle_cores) as stub,
         bus.subscribe("foreseen", Kind.TRANSCRIPT) as transcripts,
         attached(stub, "foreseen", interim=True, foresight=foresight),
     ):
@@ -313,7 +315,7 @@ async def test_a_lease_is_told_how_likely_partial_words_are_all_where_it_asks(
         heard = await until(transcripts, TranscriptEvent.FINAL)
     partials = [chunk for chunk in heard if chunk.event is TranscriptEvent.PARTIAL]
     assert partials
-    assert all((chunk.end_of_turn_probability > 0) is foresight for chunk in partials)
+    assert all((chunk.end_of_turn_probability > 0) is told for chunk in partials)
 
 
 async def test_what_is_heard_is_measured(bus: Bus) -> None:

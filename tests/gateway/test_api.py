@@ -41,7 +41,7 @@ async def test_a_session_from_creation_to_end(http: httpx.AsyncClient, doubles: 
     assert info["state"] == "idle" and info["stages"]["llm"] == doubles.running["llm"].instance
     (asr,) = doubles.seen.of("asr", "config")
     assert asr.config.recognition.language == "zh"
-    assert not asr.config.recognition.foresight, "no answer is prepared before the pause"
+    assert asr.config.recognition.foresight, "answers are prepared before the pause"
     (tts,) = doubles.seen.of("tts", "config")
     assert tts.config.synthesis.speed == 1.5
     listed = (await http.get("/v1/sessions")).json()["sessions"]

@@ -9,8 +9,6 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import E, Visitor
 from visavis.client import GatewayClient
 
-SETTINGS = {"prepare_before_pause": True}
-
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_asr_is_asked_for_foresight_and_what_it_tells_is_acted_upon(

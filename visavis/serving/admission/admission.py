@@ -138,6 +138,11 @@ class Admission:
 
     # What it says
 
+    @property
+    def idle_cores(self) -> float:
+        """Of those that this process may use, as far as the kernel tells; a mean of seconds."""
+        return self._cores - max(0.0, self._machine_cores - self._foreign_cores)
+
     def refusal(self) -> str:
         """Why one session more is not let in now; empty: it is."""
         return self._refusal(self.meter.measured())
