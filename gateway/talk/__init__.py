@@ -5,6 +5,7 @@
 `turn`: the one record of an answer on its way.
 `history`: the conversation as the language model reads it, and how much of an answer was heard.
 `words`: what spoken words amount to: the same question, a listener's "uh-huh", our own words.
+`reading`: what the language model reads of it ahead.
 `speculation`: how many answers are prepared before anybody has asked.
 `speech_over`: echo, cough or interruption: what a sound over an answer is.
 `echo`: whether it is our own voice out of a loudspeaker.

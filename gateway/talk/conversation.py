@@ -25,25 +25,23 @@ from gateway.talk.actions import (
     Action,
     AnnounceTurn,
     BeginAnswer,
-    CallTool,
     CloseTurn,
     ConfirmTurn,
-    ContinueAnswer,
     DuckTurn,
     Emit,
     Message,
     PauseTurn,
-    ReadAhead,
     Reason,
     ResumeTurn,
-    SayMeanwhile,
     Unasked,
 )
-from gateway.talk.history import History, Marks, answered
-from gateway.talk.speculation import Draft, Speculation, SpeculationLimits
+from gateway.talk.history import History, Marks
+from gateway.talk.reading import Reading
+from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
-from gateway.talk.words import asks, same_question, takes_back, words_to_read
+from gateway.talk.words import asks, same_question, takes_back
+from gateway.tools import calling
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
@@ -54,8 +52,6 @@ _STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "spea
 
 # Who has not sent what he typed by then may never do.
 _DRAFT_ANSWERED_S = 10.0
-# Stands for a question that nobody has asked yet.
-_TO_BE_ASKED = "."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +83,7 @@ class Conversation:
     ) -> None:
         self._tool_limits = tools or ToolLimits()
         self._history = History(persona)
+        self._reading = Reading(self._history)
         self._timeout_s = answer_timeout_s
         self._speculation = Speculation(speculation)
         self.turns = Turns()
@@ -96,7 +93,6 @@ class Conversation:
         self._doubts = Doubts()
         self.taking = TurnTaking()
         self._going_on: Continuation | None = None
-        self._draft = Draft()
         self._captioned = (0, "")
         """The utterance whose words so far are shown, and these."""
         self._visitor_speaks = False
@@ -159,16 +155,17 @@ class Conversation:
 
         Where it may be all of it, an answer is prepared.
         """
-        if not self._draft.typed(text):
+        draft = self._reading.draft
+        if not draft.typed(text):
             return []
         actions = self._silence("text") if self._drafted else []
         if self.silent and self.taking.answers:
-            if self._draft.may_be_all() and not self._history.unanswered:
+            if draft.may_be_all() and not self._history.unanswered:
                 actions += self._open(
-                    self._draft.text, 0, confirmed=False, reason="text", now=now, foreseen=True
+                    draft.text, 0, confirmed=False, reason="text", now=now, foreseen=True
                 )
-            elif self._draft.words:
-                actions.append(self._read_next())
+            elif draft.words:
+                actions.append(self._reading.next())
         elif self._turn is not None:
             actions += self._read_behind(self._turn)
         return self._settle(actions)
@@ -179,7 +176,7 @@ class Conversation:
         as_prepared: one that was prepared while it was typed will do.
         """
         self._going_on = None
-        self._draft.sent()
+        self._reading.draft.sent()
         turn = self._turn
         if turn is not None and self._drafted and as_prepared and turn.question == text.strip():
             return self._settle(self._confirm(turn, now))
@@ -194,21 +191,9 @@ class Conversation:
         turn = self._turn
         return turn is not None and turn.phase is Phase.HELD and not turn.utterance
 
-    def _read_next(self, behind: Sequence[Message] = ()) -> ReadAhead:
-        """Have read what there is of the next question, and what was said before it."""
-        return ReadAhead(self._history.prompt(self._draft.words or _TO_BE_ASKED, behind))
-
     def _read_behind(self, turn: Turn) -> list[Action]:
-        """Have the answer read as it will have been heard, once all of it is written.
-
-        That may be another text than was written, and long: it is read while it is spoken, not
-        while somebody waits for the answer to what he asks next.
-        """
-        whole = turn.text_complete and turn.phase in (Phase.THINKING, Phase.SPEAKING)
-        if not whole or self._visitor_speaks:
-            return []
-        called = turn.tools.messages(spoken=True)
-        return [self._read_next(answered(turn.text.strip(), called))]
+        """Have the open turn's answer read while it is spoken, where nobody speaks over it."""
+        return [] if self._visitor_speaks else self._reading.answer(turn)
 
     def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
         """Answer `prompt` as it stands, whatever was said before: it interrupts.
@@ -312,8 +297,8 @@ class Conversation:
             actions.append(self._announce("speech"))
         if not again:
             actions.append(_shown(spoken, question))
-        if answers and self._turn is None and not again and (known := words_to_read(text)):
-            actions.append(ReadAhead(self._history.prompt(known)))
+        if answers and self._turn is None and not again:
+            actions += self._reading.question(text)
         return self._settle(actions)
 
     def paused(self, utterance: int, text: str, probability: float, now: float) -> list[Action]:
@@ -436,7 +421,7 @@ class Conversation:
         turn.progress_at_s = now
         turn.tools.called(text, calls)
         waits = turn.phase in (Phase.HELD, Phase.STOPPED)
-        return self._settle([] if waits else self._call(turn, now))
+        return self._settle([] if waits else calling.begin(turn, now))
 
     def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
         """A call has come to this. Raises UnknownNameError where none waits under that id."""
@@ -446,7 +431,7 @@ class Conversation:
                 f"call_id: no call {call_id[:80]!r} waits for its result (any more)"
             )
         turn.progress_at_s = now
-        return self._settle(self._go_on(turn))
+        return self._settle(calling.go_on(turn))
 
     def started(self, number: int, media_ms: float | None = None) -> list[Action]:
         """The turn's first sample is leaving, at that media time."""
@@ -473,7 +458,7 @@ class Conversation:
         self._doubts.answer_over(turn.text, now)
         actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
         if not self._visitor_speaks:
-            actions.append(self._read_next())
+            actions.append(self._reading.next())
         return self._settle(actions)
 
     def notice(self, number: int, code: str, message: str) -> list[Action]:
@@ -525,7 +510,7 @@ class Conversation:
             return self._settle(self._silence("text"))
         if turn is None or turn.phase is Phase.HELD:
             return []
-        actions = self._settle(self._check_tools(turn, now))
+        actions = self._settle(calling.look_after(turn, now))
         if doubt is not None and turn.phase is Phase.STOPPED:
             return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
@@ -610,38 +595,12 @@ class Conversation:
             self._speculation.decided(won=True)
             told = [ConfirmTurn(turn.number)]
         told += [*map(Emit, turn.warnings), *self._reveal(turn), *self._read_behind(turn)]
-        return told + (self._call(turn, now) if turn.tools.pending else [])
+        return told + (calling.begin(turn, now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
         self._history.visitor(turn.question, goes_on=turn.goes_on)
         return [Emit(event) for event in turn.opened()]
-
-    def _call(self, turn: Turn, now: float) -> list[Action]:
-        """Have done what the answer has called."""
-        calls = turn.tools.begin(now)
-        return [CallTool(turn.number, call) for call in calls] or self._go_on(turn)
-
-    def _go_on(self, turn: Turn) -> list[Action]:
-        """With the answer, once all results are there."""
-        if turn.tools.waits:
-            return []
-        messages = (*turn.messages, *turn.tools.messages())
-        return [ContinueAnswer(turn.number, messages, turn.tools.exhausted)]
-
-    def _check_tools(self, turn: Turn, now: float) -> list[Action]:
-        """While tools are at work: what is over its time, and what is said and seen meanwhile."""
-        if not turn.tools.waits:
-            return []
-        if turn.tools.expire(now):
-            turn.progress_at_s = now
-            return self._go_on(turn)
-        if turn.has_run_dry(now):
-            turn.rests = True
-            return [PauseTurn(turn.number, rests=True)]
-        if turn.phase is Phase.THINKING and not turn.text and turn.tools.take_filler(now):
-            return [SayMeanwhile(turn.number)]
-        return []
 
     def _end_turn(self, reason: Reason) -> list[Action]:
         """Close the open turn early; the caller announces what comes next."""
@@ -710,7 +669,7 @@ class Conversation:
             return []
         turn.go_on(now)
         resumed: list[Action] = [ResumeTurn(turn.number, turn.resume_s())]
-        return resumed + (self._call(turn, now) if turn.tools.pending else [])
+        return resumed + (calling.begin(turn, now) if turn.tools.pending else [])
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()

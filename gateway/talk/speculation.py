@@ -1,5 +1,4 @@
-"""Answers prepared ahead on words that may yet change, spoken or typed: how many may be, and what
-they cost.
+"""Answers prepared ahead on words that may yet change: how many may be, and what they cost.
 
 Each is a bet. A lost one costs the machine and nobody else. In a pause the odds are good: where too
 many are lost all the same, none are made until they would have been won again. While the visitor
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 
 from gateway import metrics
 from gateway.talk.actions import Action, AnnounceTurn, CloseTurn, ConfirmTurn
-from gateway.talk.words import same_question, words_to_read
+from gateway.talk.words import same_question
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +50,6 @@ _LONGEST_SHIFT = 2.0
 _KEPT_FOR_PAUSES = 2
 _MOST_FORESEEN = 16
 _SUREST = 0.99
-# Of one text that is typed: of three sentences each may have been the last.
-_MOST_OF_DRAFT = 3
-_SENTENCE_ENDS = tuple(".?!…。？！")
 
 
 class Foreseeing:
@@ -162,35 +158,6 @@ class Speculation:
         """The words of a bet that was forbidden and is now decided; "" where there is none."""
         forgone, self._forgone = self._forgone, ""
         return forgone
-
-
-class Draft:
-    """What the visitor types and has not sent yet, and whether it may be all. Pure."""
-
-    def __init__(self) -> None:
-        self.text = ""
-        self._bets = 0
-
-    @property
-    def words(self) -> str:
-        """What of it is worth reading."""
-        return words_to_read(self.text)
-
-    def typed(self, text: str) -> bool:
-        """It is `text` now; whether that is another."""
-        before, self.text = self.text, text.strip()
-        return self.text != before
-
-    def may_be_all(self) -> bool:
-        """Whether an answer is to be prepared now: a sentence ends, and few have ended before."""
-        if not (self.words and self.text.endswith(_SENTENCE_ENDS)) or self._bets >= _MOST_OF_DRAFT:
-            return False
-        self._bets += 1
-        return True
-
-    def sent(self) -> None:
-        """The next one begins."""
-        self.text, self._bets = "", 0
 
 
 def count(action: Action) -> None:
