@@ -41,7 +41,6 @@ from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
 from gateway.talk.words import asks, same_question, takes_back
-from gateway.tools import calling
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
@@ -421,7 +420,7 @@ class Conversation:
         turn.progress_at_s = now
         turn.tools.called(text, calls)
         waits = turn.phase in (Phase.HELD, Phase.STOPPED)
-        return self._settle([] if waits else calling.begin(turn, now))
+        return self._settle([] if waits else turn.call_tools(now))
 
     def tool_result(self, call_id: str, output: str, now: float) -> list[Action]:
         """A call has come to this. Raises UnknownNameError where none waits under that id."""
@@ -431,7 +430,7 @@ class Conversation:
                 f"call_id: no call {call_id[:80]!r} waits for its result (any more)"
             )
         turn.progress_at_s = now
-        return self._settle(calling.go_on(turn))
+        return self._settle(turn.after_tools())
 
     def started(self, number: int, media_ms: float | None = None) -> list[Action]:
         """The turn's first sample is leaving, at that media time."""
@@ -510,7 +509,7 @@ class Conversation:
             return self._settle(self._silence("text"))
         if turn is None or turn.phase is Phase.HELD:
             return []
-        actions = self._settle(calling.look_after(turn, now))
+        actions = self._settle(turn.while_tools_work(now))
         if doubt is not None and turn.phase is Phase.STOPPED:
             return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
@@ -595,7 +594,7 @@ class Conversation:
             self._speculation.decided(won=True)
             told = [ConfirmTurn(turn.number)]
         told += [*map(Emit, turn.warnings), *self._reveal(turn), *self._read_behind(turn)]
-        return told + (calling.begin(turn, now) if turn.tools.pending else [])
+        return told + (turn.call_tools(now) if turn.tools.pending else [])
 
     def _reveal(self, turn: Turn) -> list[Action]:
         """Make a turn known to listeners, with what a held one has prepared so far."""
@@ -669,7 +668,7 @@ class Conversation:
             return []
         turn.go_on(now)
         resumed: list[Action] = [ResumeTurn(turn.number, turn.resume_s())]
-        return resumed + (calling.begin(turn, now) if turn.tools.pending else [])
+        return resumed + (turn.call_tools(now) if turn.tools.pending else [])
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()

@@ -23,7 +23,14 @@ from gateway.api.events import (
 )
 from gateway.knowledge.passages import Passage
 from gateway.playout.sound import VoiceResampler
-from gateway.talk.actions import Message
+from gateway.talk.actions import (
+    Action,
+    CallTool,
+    ContinueAnswer,
+    Message,
+    PauseTurn,
+    SayMeanwhile,
+)
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
 from gateway.talk.words import joined
 from gateway.tools.rounds import ToolLimits, ToolRounds
@@ -173,11 +180,6 @@ class Turn:
         self.voice_complete = self.voice_complete or last
         self.marks += marks
 
-    def has_run_dry(self, now: float) -> bool:
-        """Whether it waits for a tool, and all of its voice so far is played."""
-        dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
-        return self.phase is Phase.SPEAKING and not self.rests and dry
-
     def take_words(self) -> list[WordTime]:
         """Those that have become known since this was last asked."""
         before = len(self.words)
@@ -232,6 +234,39 @@ class Turn:
         told = dict.fromkeys((passage.file, passage.heading) for passage in self.known)
         sources = [TextSource(file=file, heading=heading) for file, heading in told]
         return SourcesEvent(turn=self.number, sources=sources)
+
+    # ------------------------------------------------------------ what tools do for it
+
+    def call_tools(self, now: float) -> list[Action]:
+        """Have done what it has called."""
+        calls = self.tools.begin(now)
+        return [CallTool(self.number, call) for call in calls] or self.after_tools()
+
+    def after_tools(self) -> list[Action]:
+        """It goes on once all results are there."""
+        if self.tools.waits:
+            return []
+        messages = (*self.messages, *self.tools.messages())
+        return [ContinueAnswer(self.number, messages, self.tools.exhausted)]
+
+    def while_tools_work(self, now: float) -> list[Action]:
+        """What is over its time, and what is said and seen meanwhile."""
+        if not self.tools.waits:
+            return []
+        if self.tools.expire(now):
+            self.progress_at_s = now
+            return self.after_tools()
+        if self._has_run_dry(now):
+            self.rests = True
+            return [PauseTurn(self.number, rests=True)]
+        if self.phase is Phase.THINKING and not self.text and self.tools.take_filler(now):
+            return [SayMeanwhile(self.number)]
+        return []
+
+    def _has_run_dry(self, now: float) -> bool:
+        """Whether it waits for a tool, and all of its voice so far is played."""
+        dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
+        return self.phase is Phase.SPEAKING and not self.rests and dry
 
     # ------------------------------------------------------------ what is known of it
 

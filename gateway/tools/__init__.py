@@ -2,7 +2,6 @@
 
 `offers`: what may be called, a call, and the choice between them.
 `rounds`: what one answer has called, round by round, and what came of it. Pure.
-`calling`: what is to be done for it meanwhile, as actions of the conversation. Pure.
 `doing`: who does the calls of one session, and that they end with whom they are for.
 `mcp_servers`: tools of the gateway's own: servers of the Model Context Protocol.
 """
