@@ -211,7 +211,7 @@ class GatewaySettings(Settings):
         _BETS.window, ge=2, le=1000, description="How many prepared answers that share is of"
     )
     prepare_before_pause: bool = Field(
-        True,
+        _BETS.before_pause,
         description="Answers are prepared while the visitor still speaks, too, where the words so "
         "far are probably all and that saves more than it costs. asr tells how probable that is "
         "while its machine has cores to spare (its foresight_idle_cores)",

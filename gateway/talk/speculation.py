@@ -32,7 +32,7 @@ class SpeculationLimits:
     per_utterance: int = 4
     discarded_share: float = 0.8
     window: int = 20
-    before_pause: bool = False
+    before_pause: bool = True
     """Answers are prepared while the visitor still speaks, too, where asr foresees the end."""
 
 

@@ -349,8 +349,14 @@ class Listener:
         behind = (self._tape.end - work.end_samples) // FRAME_SAMPLES
         self.foresight.looked(partial.text, language, behind)
         utterance.look = spoken
-        chance = self.foresight.probability if self.foresees else 0.0
-        return [self._tell_look(utterance, spoken, chance)]
+        return [self._tell_look(utterance, spoken, self._chance)]
+
+    @property
+    def _chance(self) -> float:
+        """That the words of the newest look are all; 0 where that is not told now."""
+        if self.foresight is None or not self.foresees:
+            return 0.0
+        return self.foresight.probability
 
     def _tell_look(self, utterance: Utterance, look: Transcript, chance: float) -> Heard:
         utterance.foreseen = chance
@@ -360,11 +366,9 @@ class Listener:
     def _foresee(self) -> list[Output]:
         """Nothing follows the words of the newest look: they may be all, and are told as such."""
         utterance = self._current
-        if self.foresight is None or utterance is None or utterance.look is None:
+        if utterance is None or utterance.look is None or utterance.announced:
             return []
-        if utterance.announced or not self.foresees:
-            return []
-        chance = self.foresight.probability
+        chance = self._chance
         if chance < max(_LIKELY, utterance.foreseen + _LIKELIER):
             return []
         return [self._tell_look(utterance, utterance.look, chance)]

@@ -156,7 +156,7 @@ def test_the_pauses_of_an_utterance_keep_bets_of_their_own() -> None:
 
 
 def test_nothing_is_prepared_before_the_pause_where_that_is_not_wanted() -> None:
-    talk = Conversation(speculation=SpeculationLimits())
+    talk = Conversation(speculation=SpeculationLimits(before_pause=False))
     assert of(talk.partial(1, "What is the time?", 0.99, 0.0), BeginAnswer) == []
 
 

@@ -154,6 +154,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
             return
         await asyncio.to_thread(export_gpu, settings.device)
         metrics_port = _serve_metrics(settings)
+        collecting.settled()  # before anybody comes: it takes a quarter of a second
         await _set_health(health_servicer, grpc_names, serving=True)
         await capacity.start()
         if bus is not None:
@@ -166,7 +167,6 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
                 wanted_device=settings.device,
             )
             await registration.start()
-        collecting.settled()
         heartbeat.working()
         log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
         await ending.told.wait()
