@@ -6,7 +6,8 @@ by band (`EchoGuard`): an echo is a delayed, coloured, weaker copy. Somebody who
 makes the microphone louder than the copy explains (double talk; compare Duttweiler, "A
 twelve-channel digital echo canceler", IEEE Trans. Comm. 26, 1978, whose detector also compares
 levels). How loud the copy is in each band is learned over the session (`EchoPath`), so that a
-first word behind a silence is known as well.
+first word behind a silence is known as well. An answer that has just begun and a visitor who has
+are alike in that both have begun: they are told apart by how little of earlier answers came back.
 
 Pure: sound comes as an argument.
 """
@@ -43,6 +44,10 @@ _AUDIBLE = 30.0
 # So alike is nothing but an echo: the way that it came can be learned from it.
 _TEACHES = 0.8
 _FEWEST_LESSONS, _MOST_LESSONS = 5, 60
+# Of the last 1.7 s so much has to be played before two that have begun are not alike by that.
+_ENOUGH_FRAMES = 90
+# What is heard beside an answer, between its own noise and what it leaves, is seldom louder.
+_LOUDEST_PERCENT = 95
 # Of a second so much is between words, where only the room is heard.
 _QUIETEST_PERCENT = 20
 # What a room keeps of an amplitude for 10 ms: 60 dB are gone in half a second.
@@ -84,6 +89,8 @@ class EchoPath:
 
     def __init__(self) -> None:
         self._gains: deque[NDArray[np.float32]] = deque(maxlen=_MOST_LESSONS)
+        self._most: NDArray[np.float32] | None = None
+        """Gains that no echo has passed lately, [8]; None: there was one since, or no answer."""
 
     @property
     def known(self) -> bool:
@@ -93,6 +100,21 @@ class EchoPath:
     def learn(self, heard: NDArray[np.float32], played: NDArray[np.float32], delay: int) -> None:
         """This was an echo. heard: [T, 8]; played: [T + longest delay, 8]; delay in frames."""
         self._gains.append(_gains(heard, _delayed(_lingering(played), delay), 0))
+        self._most = None
+
+    def bound(self, heard: NDArray[np.float32], played: NDArray[np.float32]) -> None:
+        """Nobody spoke, and this is no echo: none is louder. Both as in `learn`."""
+        most = np.percentile(heard, _LOUDEST_PERCENT, axis=0)
+        for band, loud in enumerate(played.T > _AUDIBLE):
+            most[band] /= np.median(played[loud, band]) if loud.any() else np.inf
+        self._most = np.asarray(most, np.float32)
+
+    def most(self, played: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """The loudest echo that there may be of it, whatever its delay: [T, 8]; None: any."""
+        if self._most is None:
+            return None
+        lasting = np.lib.stride_tricks.sliding_window_view(played, LONGEST_DELAY_FRAMES + 1, axis=0)
+        return np.asarray(lasting.max(axis=-1) * self._most, np.float32)
 
     def predict(self, played: NDArray[np.float32], delay: int) -> NDArray[np.float32]:
         """What will be heard of it, if the way is known: [T + longest delay, 8] -> [T, 8]."""
@@ -129,20 +151,40 @@ class EchoGuard:
         played = _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
         return 0 < _audible_frames(played) < _FEWEST_FRAMES
 
+    def nobody_speaks(self) -> None:
+        """What the last second holds of an answer is all that comes back of it, and is learned.
+
+        Takes about a millisecond.
+        """
+        if (both := self._both()) is None:
+            return
+        heard, played = both
+        if _audible_frames(played[-WINDOW_FRAMES:]) < _ENOUGH_FRAMES // 2:
+            return
+        similarity, delay = _best_delay(heard, played)
+        if similarity < _SIMILAR:
+            self._path.bound(heard, played)
+        elif similarity >= _TEACHES:
+            self._path.learn(heard, played, delay)  # too soft to be taken for speech
+
     def likeness(self, newest_s: float) -> Likeness | None:
         """Of the last second; excess_db of the last `newest_s`. None: too little was played.
 
         Takes about a millisecond.
         """
-        heard_pcm, played_pcm = self._heard.whole(), self._played.whole()
-        if heard_pcm is None or played_pcm is None:
+        if (both := self._both()) is None:
             return None
-        heard = _smooth(_bands(heard_pcm.reshape(-1, MIC_FRAME_SAMPLES)))
-        played = _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
-        if _audible_frames(played) < _FEWEST_FRAMES:
+        heard, played = both
+        newest = max(1, round(newest_s / FRAME_S))
+        audible = _audible_frames(played)
+        most = self._path.most(played) if 0 < audible < _ENOUGH_FRAMES else None
+        if most is not None:
+            excess_db = _excess(heard, most, newest).level_db()
+            if excess_db > _LOUDER_DB:
+                return Likeness(0.0, excess_db, 0.0)
+        if audible < _FEWEST_FRAMES:
             return None
         similarity, delay = _best_delay(heard, played)
-        newest = max(1, round(newest_s / FRAME_S))
         copy = _delayed(played, delay)
         excess = _excess(heard, copy * _gains(heard, copy, newest), newest)
         plain = Likeness(similarity, excess.level_db(), delay * FRAME_S)
@@ -155,6 +197,15 @@ class EchoGuard:
         if similarity >= _TEACHES and plain.is_echo:
             self._path.learn(heard, played, delay)
         return found
+
+
+    def _both(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
+        """What was heard, [T, 8], and played, [T + longest delay, 8]; None: there is less yet."""
+        heard_pcm, played_pcm = self._heard.whole(), self._played.whole()
+        if heard_pcm is None or played_pcm is None:
+            return None
+        heard = _smooth(_bands(heard_pcm.reshape(-1, MIC_FRAME_SAMPLES)))
+        return heard, _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
 
 
 def _audible_frames(played: NDArray[np.float32]) -> int:

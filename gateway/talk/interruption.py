@@ -59,6 +59,8 @@ class Interruption:
         doubt = conversation.doubt
         if doubt is None:
             self._judge.speech_known()
+            if self._playout.playing:
+                self._judge.nobody_speaks(now)
             return ()
         verdict = self._judge.verdict(now)
         if doubt.echo and doubt.utterance != self._echoed:

@@ -43,6 +43,10 @@ _REMEMBERED_CHUNKS = 512
 _ECHO_EVERY_S = 0.06
 _NEWEST_S = 0.2
 _LOOKS = 2
+# How often it is learned what comes back of an answer over which nobody speaks, and how far the
+# microphone's sound may lag behind.
+_LEARN_EVERY_S = 1.0
+_LATEST_S = 0.1
 
 
 class Verdict(Enum):
@@ -91,6 +95,7 @@ class BargeIn:
         self._levels: deque[tuple[float, float]] = deque(maxlen=_REMEMBERED_CHUNKS)
         self._echo = EchoGuard()
         self._sound: _Sound | None = None
+        self._learned_at_s = float("-inf")
 
     def hear(self, pcm: NDArray[np.int16], level: float, now: float) -> None:
         """Sound of the microphone. pcm: [N] int16, N > 0; level: its root mean square."""
@@ -108,6 +113,13 @@ class BargeIn:
     def speech_known(self) -> None:
         """It is known what the sound was."""
         self._sound = None
+
+    def nobody_speaks(self, now: float) -> None:
+        """An answer is heard, and nothing over it: what comes back of it is learned."""
+        streams = bool(self._levels) and now - self._levels[-1][0] <= _LATEST_S
+        if streams and now - self._learned_at_s >= _LEARN_EVERY_S:
+            self._learned_at_s = now
+            self._echo.nobody_speaks()
 
     def verdict(self, now: float) -> Verdict:
         """On the sound that has begun, as far as it goes."""

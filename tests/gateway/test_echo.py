@@ -123,6 +123,35 @@ def test_one_odd_look_does_not_make_an_echo_a_voice(monkeypatch: pytest.MonkeyPa
     assert verdicts == [Verdict.ECHO] * 5 + [Verdict.VOICE] * 3
 
 
+@pytest.mark.parametrize("later_s", [0.1, 0.3])
+def test_who_speaks_as_an_answer_begins_is_known_by_how_little_came_back_of_the_last(
+    answer: np.ndarray, visitor: np.ndarray, later_s: float
+) -> None:
+    """Both have begun, and are alike in that."""
+    judge, rest = BargeIn(0.14), np.zeros(2 * 48_000, np.int16)
+    began_s = (2 * len(rest) + len(answer)) / 48_000
+    voice = np.concatenate([rest, answer, rest, answer])
+    mic = np.random.default_rng(1).normal(size=len(voice) // 3) * 15
+    start = round((began_s + later_s) * 16_000)
+    mic[start:] += visitor[: len(mic) - start]
+    told, stopped_s = False, float("inf")
+    for tick in range(len(mic) // 320):
+        now = (tick + 1) * TICK_S
+        pcm = mic[320 * tick : 320 * (tick + 1)].astype(np.int16)
+        judge.hear(pcm, level_of(pcm), now)
+        judge.play(voice[960 * tick : 960 * (tick + 1)])
+        if not told and now < began_s + later_s + 0.1:
+            judge.nobody_speaks(now)
+            continue
+        if not told:
+            judge.speech_began(began_s + later_s)
+        told = True
+        if judge.verdict(now) is Verdict.VOICE:
+            stopped_s = now
+            break
+    assert stopped_s - (began_s + later_s) < 0.22
+
+
 def test_silence_is_nothing() -> None:
     guard = EchoGuard()
     assert guard.likeness(0.2) is None
