@@ -198,7 +198,6 @@ class EchoGuard:
             self._path.learn(heard, played, delay)
         return found
 
-
     def _both(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """What was heard, [T, 8], and played, [T + longest delay, 8]; None: there is less yet."""
         heard_pcm, played_pcm = self._heard.whole(), self._played.whole()

@@ -42,6 +42,8 @@ class AnsweredTurn(Turn):
         """Of the text that was published."""
         self.begun = False
         """Some of it is the model's."""
+        self.ready = False
+        """Enough is written for a voice to begin with, and somebody waits for it."""
         self.asked: Stamp | None = None
         """When the model was asked first: tools are a part of its work, to whoever waits."""
         self._backend = generator.backend
@@ -65,6 +67,19 @@ class AnsweredTurn(Turn):
             self.answer.place.confirm()
         if self.unit is not None:
             self.unit.want()
+        self.note_ready()
+
+    def note_ready(self, *, ended: bool = False) -> None:
+        """Whoever waits need not any more, once a voice has enough to begin with.
+
+        ended: no more is written, so it is enough.
+        """
+        if self.ready or self.answer is None or self.unit is None:
+            return
+        place = self.answer.place
+        if place.order is Order.ANSWER and (ended or not place.hurried):
+            self.ready = True
+            self.unit.first()
 
     async def results(self, tell: Coroutine[Any, Any, None]) -> Callable[[], AnswerRequest]:
         """Returns the request that goes on with the results of calls. tell: asks for them."""
@@ -280,13 +295,13 @@ class AnsweringSession(StageWork):
                     written.add(piece)
                     continue
                 first, turn.begun = not turn.begun, True
-                if first and answer.place.order is Order.ANSWER:
-                    unit.first()
+                turn.note_ready()
                 if self._generator.in_turn and not answer.place.hurried:
                     unit.end()  # from here on others are let in
                 started = _first_stamps(asked, turn.queue_s) if first else ()
                 await self._publish_text(turn, piece, (got, *started) if first else ())
                 written.text += piece
+        turn.note_ready(ended=not written.calls)
         return written
 
     async def _publish_text(

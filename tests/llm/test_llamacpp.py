@@ -323,6 +323,25 @@ async def test_a_truncated_model_is_refused(tmp_path: Path, model_file: Path) ->
     await backend.close()
 
 
+async def test_there_may_be_more_slots_than_a_step_has_tokens(model_file: Path) -> None:
+    backend = backend_of(model_file, slots=40, context_tokens=64)
+    try:
+        await backend.load()
+        last = question("Hi!", max_tokens=2, slot=39)
+        assert text_of(await answer(backend, last))
+    finally:
+        await backend.close()
+
+
+async def test_more_slots_than_llama_has_are_refused(model_file: Path) -> None:
+    backend = backend_of(model_file, slots=300, context_tokens=64)
+    try:
+        with pytest.raises(EngineLoadError, match=r"slots: 300.*another replica"):
+            await backend.load()
+    finally:
+        await backend.close()
+
+
 async def test_a_gpu_that_is_not_there_is_named(model_file: Path) -> None:
     backend = LlamaCppBackend(model_file, model="m", slots=1, context_tokens=256, device="cuda:0")
     try:

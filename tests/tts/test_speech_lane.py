@@ -66,7 +66,7 @@ async def test_an_answer_that_may_be_thrown_away_lets_first_phrases_pass(confirm
     synthesizer, voices = word_synthesizer()
     lane = EngineLane("t")
     meter = Meter(clock, ASSUMED)
-    meter.promised_s = 1.0
+    meter.expect(1.0, 1.0)
     speech = SpeechLane(synthesizer, lane, meter)
 
     async def spoken(text: str, ledger: TurnLedger) -> None:

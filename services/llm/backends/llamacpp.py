@@ -40,6 +40,8 @@ log = logging.getLogger(__name__)
 # 0.72 s with 64, 0.77 with 32, 0.84 with 16), and delay a cancel and other slots, whose voices
 # break off meanwhile (nothing is written for 0.75, 0.49 and 0.30 s).
 _BATCH_TOKENS = 32
+_MOST_SLOTS = 256
+"""Sequences that llama.cpp holds in one cache."""
 # A conversation that outgrows its context is cut (`services/llm/prompt.py`). What is kept of it is
 # moved to where it now belongs, in stretches of at least so many tokens, instead of being read
 # anew: ten seconds for a thousand, while the visitor waits. It still is what was said behind the
@@ -216,6 +218,11 @@ class LlamaCppBackend:
         os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
         import xllamacpp
 
+        if self.slots > _MOST_SLOTS:
+            raise EngineLoadError(
+                f"slots: {self.slots}: llama.cpp has {_MOST_SLOTS} at most; start another replica "
+                "of llm for more sessions"
+            )
         params = xllamacpp.CommonParams()
         params.model.path = str(self._file)
         # Weights are repacked for the CPU at load: a mapped file would be held a second time.
@@ -223,7 +230,8 @@ class LlamaCppBackend:
         params.n_gpu_layers = _gpu_layers(xllamacpp, self.device)
         params.n_parallel = self.slots
         params.n_ctx = self.slots * self.context_tokens
-        params.n_batch = params.n_ubatch = _BATCH_TOKENS
+        # One token of each slot has to fit into a step, or llama.cpp ends the process.
+        params.n_batch = params.n_ubatch = max(_BATCH_TOKENS, self.slots)
         params.n_cache_reuse = _MOVED_TOKENS
         for cpu in (params.cpuparams, params.cpuparams_batch):
             cpu.n_threads = self._threads

@@ -134,7 +134,9 @@ class Admission:
         stretch = machine.stretch()
         self.meter.stretch = min(waited, stretch)
         if self._promise is not None and not self._promise.pace_hz:
-            self.meter.promised_s = first_p95_s(now, self._promise, now.sessions, stretch)
+            alone_s = first_p95_s(now, self._promise, 1, machine.lone_stretch())
+            crowded_s = first_p95_s(now, self._promise, now.sessions, stretch)
+            self.meter.expect(alone_s, crowded_s)
 
     # What it says
 

@@ -23,7 +23,7 @@ PRIOR_SESSION_S = 60.0
 DUTY = 0.3
 """Share of the time in which a session is taken to ask or to be answered."""
 PRIOR_UNITS = 5.0
-"""What is assumed of a unit's cost counts as much as so many units."""
+"""What is assumed of a unit's cost, and of a first one's latency, counts as much as so many."""
 LATELY_S = 900.0
 """How long it counts how late first units were: what was crowded out then may be served now."""
 _KEPT_FIRSTS = 200
@@ -81,9 +81,15 @@ class Unit:
             self._wanted = True
             self._began_s, self._alone = self._meter.enter()
 
-    def first(self, since_s: float | None = None) -> None:
-        """It has brought the first of an answer. since_s: on the meter's clock; None: it began."""
-        self._meter.note_first(self._began_s if since_s is None else since_s, alone=self._alone)
+    def first(self) -> None:
+        """It has brought the first of an answer.
+
+        What was made before anybody wanted it has been waited for for no time.
+        """
+        if self._wanted:
+            self._meter.note_first(self._began_s, alone=self._alone)
+        else:
+            self._meter.note_ready()
 
     def end(self) -> None:
         """It holds nobody up any more, whatever becomes of it. Harmless if it has ended."""
@@ -100,8 +106,6 @@ class Meter:
         self.lanes = lanes
         self.stretch = 1.0
         """How much longer work takes now than on an idle machine; costs are told without it."""
-        self.promised_s = 0.0
-        """P95 that is predicted for first units as things stand; 0: nothing is."""
         self._clock = clock
         self._assumed = assumed
         self._at_s = clock.now()
@@ -112,7 +116,10 @@ class Meter:
         self._busy_s = self._units = self._cpu_s = 0.0
         self._clear: deque[float] = deque(maxlen=_KEPT_FIRSTS)
         """Latencies of first units that nothing was in the way of, on an idle machine."""
-        self._ratios = _Lately()
+        self._alone_p95_s = 0.0
+        self._crowding = 1.0
+        self._eased = _Lately()
+        """Latencies of first units, each without what the crowd was predicted to make of it."""
         self._late = _Lately()
 
     @property
@@ -129,6 +136,10 @@ class Meter:
         """So many of them ask or are answered from now on. Told by gateways alone."""
         self._advance()
         self._working = sessions
+
+    def expect(self, alone_p95_s: float, p95_s: float) -> None:
+        """What is predicted for first units: for a lone visitor's, and as things stand."""
+        self._alone_p95_s, self._crowding = alone_p95_s, max(1.0, p95_s / alone_p95_s)
 
     def used(self, cpu_s: float) -> None:
         """The process has used so much processor time for its sessions."""
@@ -181,8 +192,11 @@ class Meter:
         self._late.add(took_s, now_s)
         if alone:
             self._clear.append(took_s / self.stretch)
-        if self.promised_s:
-            self._ratios.add(min(_MOST_RATIO, took_s / self.promised_s), now_s)
+        self._eased.add(took_s / self._crowding, now_s)
+
+    def note_ready(self) -> None:
+        """What a visitor waits for from now on is there."""
+        self.note_first(self._clock.now(), alone=not self._open)
 
     def measured(self) -> Measured:
         """As it stands now."""
@@ -191,7 +205,11 @@ class Meter:
         exposure_s = weight_s + self._session_s
         cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s
         mean_s, sd_s = _moments(self._clear, assumed.unit_cost_s)
-        ratios = self._ratios.values(self._at_s)
+        alone_s = self._alone_p95_s
+        # Against what is known of a lone visitor now: what was predicted of him before he had asked
+        # much was wrong by itself.
+        eased = self._eased.values(self._at_s) if alone_s else []
+        ratios = [min(_MOST_RATIO, took_s / alone_s) for took_s in eased]
         # Of few values the P95 is the largest: one slow unit alone tells nothing.
         p95 = min(quantile(ratios, 0.95), quantile([1.0] * _PRIOR_FIRSTS + ratios, 0.95))
         corrected = _PRIOR_FIRSTS + len(ratios) * max(1.0, p95)
@@ -247,10 +265,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def _moments(values: deque[float], assumed: float) -> tuple[float, float]:
-    """Mean and standard deviation; of none, `assumed` and a third of it."""
-    if not values:
-        return assumed, assumed / 3
-    mean = sum(values) / len(values)
+    """Mean and standard deviation; `assumed` and a third of it count as PRIOR_UNITS values more."""
+    count, prior = len(values), PRIOR_UNITS
+    mean = (prior * assumed + sum(values)) / (prior + count)
+    squares = prior * ((assumed / 3) ** 2 + (assumed - mean) ** 2)
+    squares += sum((value - mean) ** 2 for value in values)
     # Of few little is known: their spread is taken for no less than a tenth.
-    variance = sum((v - mean) ** 2 for v in values) / max(1, len(values) - 1)
-    return mean, max(math.sqrt(variance), mean / 10)
+    return mean, max(math.sqrt(squares / (prior + count)), mean / 10)
