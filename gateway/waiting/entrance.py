@@ -189,6 +189,8 @@ class Entrance:
             self._forget(now_s)
             self._keep_awake()
             head = self._line.head
+            if head is not None:
+                self._departures.awaited(now_s)
             if head is not None and now_s >= self._not_before_s and self._short(head.wish) is None:
                 await self._admit(head)
             await asyncio.sleep(LOOK_S)

@@ -52,6 +52,21 @@ def test_visits_of_the_same_length_end_when_they_are_due() -> None:
     assert third == pytest.approx(120.0, abs=5.0), "the one who followed the first"
 
 
+def test_a_place_that_somebody_has_just_left_is_the_next_ones() -> None:
+    departures = Departures()
+    for number in range(20):
+        departures.opened(f"old-{number}", 0.0)
+        departures.ended(f"old-{number}", 100.0 + number % 3)
+    for number in range(4):
+        departures.opened(f"now-{number}", 200.0 + 25 * number)
+    for now_s in range(276, 300):
+        departures.awaited(now_s)
+    departures.ended("now-0", 300.0)
+    first, second = departures.waits_s(2, 300.0)
+    assert first == pytest.approx(0.0, abs=1.0)
+    assert second == pytest.approx(25.0, abs=4.0)
+
+
 def test_simulated_waits_at_twice_the_knee_are_told_within_half_for_four_of_five() -> None:
     """Six places and twelve visitors, who stay for three minutes on average (the logarithm's
     standard deviation is 0.4), and stand in line again half a minute after they have left."""
