@@ -189,8 +189,6 @@ class Entrance:
             self._forget(now_s)
             self._keep_awake()
             head = self._line.head
-            if head is not None:
-                self._departures.awaited(now_s)
             if head is not None and now_s >= self._not_before_s and self._short(head.wish) is None:
                 await self._admit(head)
             await asyncio.sleep(LOOK_S)
@@ -290,8 +288,11 @@ class Entrance:
         return self._waits_s[:most]
 
     def _session_changed(self, session: str, is_open: bool) -> None:
-        note = self._departures.opened if is_open else self._departures.ended
-        note(session, self._clock.now())
+        now_s = self._clock.now()
+        if is_open:
+            self._departures.opened(session, now_s)
+        else:
+            self._departures.ended(session, now_s, awaited=self._line.head is not None)
         self._waits_at_s = float("-inf")
 
     def _refuse(self, place: Place[Wish], why: str) -> None:

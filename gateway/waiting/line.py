@@ -20,7 +20,7 @@ _STEPS = 150
 _AS_GOOD_AS_ONE = 0.7
 """Once so much of an end is expected, it is more likely to have come than not: waits are told to be
 as long as they mostly are, which is less than their mean."""
-_USUAL_HALF_LIFE_S = 60.0
+_FULL_HOUSES = 10
 _HORIZON_MEANS = 6.0
 """Waits of more than so many mean visits are not told: too much is unknown."""
 
@@ -115,34 +115,27 @@ class Departures:
     How long visits last is estimated from those that ended and from those that go on (E. Kaplan
     and P. Meier, "Nonparametric Estimation from Incomplete Observations", 1958). A session that is
     open is as old as it is: what is left of it is what was left of others at its age. Whoever
-    leaves is followed by a new visitor, whose visit is as long as any (a renewal process). Fewer
-    sessions than are usually open while somebody waits are about to be followed by new ones: who
-    leaves and stands in line again finds the place that he has left.
+    leaves is followed by a new visitor, whose visit is as long as any (a renewal process), but not
+    at once: fewer sessions than there were as others left are about to be followed by new ones.
     """
 
     def __init__(self) -> None:
         self._lasted_s: deque[float] = deque(maxlen=_KEPT)
         self._open: dict[str, float] = {}
-        self._usual = 0.0
-        """How many are open while somebody waits: a mean in which the latest minutes count."""
-        self._usual_at_s: float | None = None
+        self._full: deque[int] = deque(maxlen=_FULL_HOUSES)
+        """How many were open as one of them ended while somebody waited."""
 
     def opened(self, session: str, now_s: float) -> None:
         """A visit begins."""
         self._open[session] = now_s
 
-    def ended(self, session: str, now_s: float) -> None:
-        """It is over. Nothing if it never began."""
+    def ended(self, session: str, now_s: float, *, awaited: bool = False) -> None:
+        """It is over. Nothing if it never began. awaited: somebody stands in line."""
+        if awaited:
+            self._full.append(len(self._open))
         began_s = self._open.pop(session, None)
         if began_s is not None:
             self._lasted_s.append(now_s - began_s)
-
-    def awaited(self, now_s: float) -> None:
-        """Somebody waits for an end; to be called now and then while that is so."""
-        since_s = self._usual_at_s
-        kept = 0.0 if since_s is None else 0.5 ** ((now_s - since_s) / _USUAL_HALF_LIFE_S)
-        self._usual = kept * self._usual + (1.0 - kept) * len(self._open)
-        self._usual_at_s = now_s
 
     def waits_s(self, most: int, now_s: float) -> list[float | None]:
         """Until the first, the second … of `most` has ended; None: that cannot be told.
@@ -154,7 +147,8 @@ class Departures:
         ages_s = now_s - np.fromiter(self._open.values(), np.float64)
         survival = _Survival(np.asarray(self._lasted_s), ages_s)
         step_s = _HORIZON_MEANS * survival.mean_s / _STEPS
-        vacant = max(0.0, self._usual - len(self._open))
+        full = sum(self._full) / len(self._full) if self._full else 0.0
+        vacant = max(0.0, full - len(self._open))
         newcomers = np.zeros(round(vacant))
         ended = _expected_ends(survival, np.concatenate([ages_s, newcomers]), step_s) + vacant
         counts = np.arange(most) + _AS_GOOD_AS_ONE

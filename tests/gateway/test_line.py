@@ -59,9 +59,7 @@ def test_a_place_that_somebody_has_just_left_is_the_next_ones() -> None:
         departures.ended(f"old-{number}", 100.0 + number % 3)
     for number in range(4):
         departures.opened(f"now-{number}", 200.0 + 25 * number)
-    for now_s in range(276, 300):
-        departures.awaited(now_s)
-    departures.ended("now-0", 300.0)
+    departures.ended("now-0", 300.0, awaited=True)
     first, second = departures.waits_s(2, 300.0)
     assert first == pytest.approx(0.0, abs=1.0)
     assert second == pytest.approx(25.0, abs=4.0)
