@@ -46,6 +46,7 @@ _TEACHES = 0.8
 _FEWEST_LESSONS, _MOST_LESSONS = 5, 60
 # Of the last 1.7 s so much has to be played before two that have begun are not alike by that.
 _ENOUGH_FRAMES = 90
+_EARLIEST_FRAMES = 20
 # What is heard beside an answer, between its own noise and what it leaves, is seldom louder.
 _LOUDEST_PERCENT = 95
 # Of a second so much is between words, where only the room is heard.
@@ -159,7 +160,11 @@ class EchoGuard:
         if (both := self._both()) is None:
             return
         heard, played = both
-        if _audible_frames(played[-WINDOW_FRAMES:]) < _ENOUGH_FRAMES // 2:
+        answer = played[-WINDOW_FRAMES:]
+        # Before the answer it was the visitor who was heard.
+        if not _audible_frames(answer[:_EARLIEST_FRAMES]):
+            return
+        if _audible_frames(answer) < _ENOUGH_FRAMES // 2:
             return
         similarity, delay = _best_delay(heard, played)
         if similarity < _SIMILAR:

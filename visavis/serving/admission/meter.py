@@ -143,7 +143,8 @@ class Meter:
 
     def expect(self, alone_p95_s: float, p95_s: float) -> None:
         """What is predicted for first units: for a lone visitor's, and as things stand."""
-        self._alone_p95_s, self._crowding = alone_p95_s, max(1.0, p95_s / alone_p95_s)
+        self._alone_p95_s = alone_p95_s
+        self._crowding = max(1.0, p95_s / alone_p95_s) if alone_p95_s else 1.0
 
     def used(self, cpu_s: float) -> None:
         """The process has used so much processor time for its sessions."""
