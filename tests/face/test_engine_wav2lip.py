@@ -247,7 +247,8 @@ async def test_mouths_are_drawn_ahead_in_batches_and_in_order() -> None:
         seen = [await brightness(mouths, spoken(index, sound)) for index in range(30)]
     assert seen[2:] == pytest.approx([index / 100 for index in range(2, 30)], abs=1e-6)
     assert sum(network.batches) == 30, "each frame once"
-    assert max(network.batches) == 4 and len(network.batches) < 12
+    # How many go into one run depends on how late they are by then.
+    assert 1 < max(network.batches) <= 4
 
 
 async def test_sessions_share_runs(tmp_path: Path) -> None:
