@@ -146,11 +146,8 @@ class EchoGuard:
 
     def has_just_begun(self) -> bool:
         """Whether something is played, and less of it than an echo could be known by."""
-        played_pcm = self._played.whole()
-        if played_pcm is None:
-            return False
-        played = _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
-        return 0 < _audible_frames(played) < _FEWEST_FRAMES
+        played = _bands_of(self._played, 3 * MIC_FRAME_SAMPLES)
+        return played is not None and 0 < _audible_frames(played) < _FEWEST_FRAMES
 
     def nobody_speaks(self) -> None:
         """What the last second holds of an answer is all that comes back of it, and is learned.
@@ -205,11 +202,15 @@ class EchoGuard:
 
     def _both(self) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
         """What was heard, [T, 8], and played, [T + longest delay, 8]; None: there is less yet."""
-        heard_pcm, played_pcm = self._heard.whole(), self._played.whole()
-        if heard_pcm is None or played_pcm is None:
-            return None
-        heard = _smooth(_bands(heard_pcm.reshape(-1, MIC_FRAME_SAMPLES)))
-        return heard, _smooth(_bands(played_pcm.reshape(-1, 3 * MIC_FRAME_SAMPLES)))
+        heard = _bands_of(self._heard, MIC_FRAME_SAMPLES)
+        played = _bands_of(self._played, 3 * MIC_FRAME_SAMPLES)
+        return None if heard is None or played is None else (heard, played)
+
+
+def _bands_of(sound: Recall, frame_samples: int) -> NDArray[np.float32] | None:
+    """Of all that is kept, [T, 8]; None: there is less yet."""
+    pcm = sound.whole()
+    return None if pcm is None else _smooth(_bands(pcm.reshape(-1, frame_samples)))
 
 
 def _audible_frames(played: NDArray[np.float32]) -> int:

@@ -15,6 +15,7 @@ from visavis.serving.admission.prediction import (
     Machine,
     Prediction,
     Promise,
+    alone_p95_s,
     first_p95_s,
     predict,
     room,
@@ -134,7 +135,7 @@ class Admission:
         stretch = machine.stretch()
         self.meter.stretch = min(waited, stretch)
         if self._promise is not None and not self._promise.pace_hz:
-            alone_s = first_p95_s(now, self._promise, 1, machine.lone_stretch())
+            alone_s = alone_p95_s(now, self._promise, machine)
             crowded_s = first_p95_s(now, self._promise, now.sessions, stretch)
             self.meter.expect(alone_s, crowded_s)
 

@@ -97,7 +97,7 @@ def predict(now: Measured, promise: Promise, machine: Machine, more: int = 1) ->
     sessions, stretch = now.sessions + more, machine.stretch(more)
     latency_s = first_p95_s(now, promise, sessions, stretch) * now.correction
     # On a machine that is slower than the budget was made for, the first visitors count as well.
-    alone_s = first_p95_s(now, promise, 1, machine.lone_stretch())
+    alone_s = alone_p95_s(now, promise, machine)
     budget_s = max(promise.budget_s, STAGE_FACTOR * alone_s, alone_s + STAGE_EXTRA_S)
     load = latency_s / budget_s
     why = f"the first of an answer after {latency_s:.2f} s (P95), {budget_s:.2f} s are allowed"
@@ -132,6 +132,11 @@ def first_p95_s(now: Measured, promise: Promise, sessions: int, stretch: float) 
     wait_s = wait_p95_s(busy, now.unit_cost_s / promise.lanes, variation)
     # Two that do not depend on each other seldom come at their worst together.
     return stretch * (now.first_s + math.hypot(_P95_SIGMAS * now.first_sd_s, wait_s))
+
+
+def alone_p95_s(now: Measured, promise: Promise, machine: Machine) -> float:
+    """The same for a lone visitor, on a machine where nothing else is."""
+    return first_p95_s(now, promise, 1, machine.lone_stretch())
 
 
 def busy_share(now: Measured, promise: Promise, sessions: int, stretch: float) -> float:
