@@ -27,6 +27,9 @@ FRESH_S = 3.0
 """A neighbour that has told nothing for so long is gone."""
 _SMOOTHED_S = 5.0
 """Over so long what the machine says is averaged."""
+_OTHERS_S = 30.0
+"""Over so long the work of others is, from none: who is let in stays for minutes, and what loads as
+a stack starts, or as visitors' own programs do, ends before he has asked anything."""
 _MOST_WAITED = 0.99
 _LEAST_SESSION_BYTES = 8 * 2**20
 _FREE_MEMORY_BYTES = 256 * 2**20
@@ -99,7 +102,7 @@ class Admission:
         self._usage: Usage | None = None
         self._usage_at_s = 0.0
         self._foreign_cores = foreign_cores
-        self._used_cores = self._waited_cores = self._machine_cores = 0.0
+        self._used_cores = self._waited_cores = self._machine_cores = self._others_cores = 0.0
         self._memory_bytes = self._free_memory_bytes = 0
         self._bare_memory_bytes = 0
         """Of the process with no session."""
@@ -122,6 +125,10 @@ class Admission:
             self._waited_cores += new * (waited_s / passed_s - self._waited_cores)
             machine_s = max(0.0, usage.machine_s - self._usage.machine_s)
             self._machine_cores += new * (machine_s / passed_s - self._machine_cores)
+            known = self._used_cores + sum(process.used_cores for process in self._fresh())
+            others = self._machine_cores - known - self._foreign_cores
+            new = 1.0 - math.exp(-passed_s / _OTHERS_S)
+            self._others_cores += new * (others - self._others_cores)
             self.meter.used(used_s)
         self._usage, self._usage_at_s = usage, now_s
         self._memory_bytes, self._free_memory_bytes = memory_bytes, free_memory_bytes
@@ -221,12 +228,8 @@ class Admission:
         duty = sum(p.sessions * p.duty for p in told) / asked if asked else DUTY
         # Those that came since the neighbours last told ask all of them.
         sessions = max(load / session_cores, float(now.sessions)) if session_cores else 0.0
-        return Machine(self._cores, sessions, session_cores, self._foreign(), duty)
-
-    def _foreign(self) -> float:
-        """Cores that work takes of which no neighbour has told, as far as it is where ours is."""
-        known = self._used_cores + sum(process.used_cores for process in self._fresh())
-        return max(0.0, self._machine_cores - known - self._foreign_cores)
+        others = max(0.0, self._others_cores)
+        return Machine(self._cores, sessions, session_cores, others, duty)
 
     def _fresh(self) -> Iterable[Neighbour]:
         oldest_s = self._clock.now() - FRESH_S
