@@ -33,7 +33,7 @@ Code = grpc.StatusCode
 async def serving(
     hearing: FakeHearing | None = None, bus: Bus | None = None, **settings: Any
 ) -> AsyncIterator[Stub]:
-    chosen = AsrSettings(**settings)
+    chosen = AsrSettings(**{"admission": "slots", "slots": 4, **settings})
     service = AsrService(chosen, bus, "asr-test", hearing=hearing or FakeHearing())
     async with served(service, "visavis.v1.SpeechRecognition") as channel:
         yield Stub(channel)

@@ -32,7 +32,7 @@ async def serving(
     gallery: FakeGallery | None = None,
     **settings: Any,
 ) -> AsyncIterator[Stub]:
-    chosen = FaceSettings(**settings)
+    chosen = FaceSettings(**{"admission": "slots", **settings})
     studio = fake_studio(chosen, gallery)
     service = FaceService(chosen, bus, "face-test", studio=studio)
     async with served(service, "visavis.v1.FaceAnimation") as channel:

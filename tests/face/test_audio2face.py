@@ -29,7 +29,7 @@ MONO = {"channel_count": 1, "samples_per_second": 16_000, "bits_per_sample": 16}
 
 @contextlib.asynccontextmanager
 async def serving(**settings: Any) -> AsyncIterator[Any]:
-    chosen = FaceSettings(**settings)
+    chosen = FaceSettings(**{"admission": "slots", **settings})
     service = FaceService(chosen, None, "face-test", studio=fake_studio(chosen))
     name = "nvidia_ace.services.a2f_controller.v1.A2FControllerService"
     async with served(service, name) as channel:

@@ -30,7 +30,7 @@ WORD = [("sil", 0.2), ("M", 0.1), ("AA1", 0.2), ("M", 0.1), ("sil", 0.2)]
 @contextlib.asynccontextmanager
 async def serving(avatar_dir: Path, bus: Bus | None = None, **wanted: Any) -> AsyncIterator[Stub]:
     settings: dict[str, Any] = {"avatar_dir": avatar_dir, "lanes": 1, **wanted}
-    service = FaceService(FaceSettings(**settings), bus, "face-test")
+    service = FaceService(FaceSettings(**{"admission": "slots", **settings}), bus, "face-test")
     server = grpc.aio.server(interceptors=[ErrorInterceptor()])
     service.register(server)
     port = server.add_insecure_port("127.0.0.1:0")

@@ -26,7 +26,9 @@ Stub = llm_pb2_grpc.LanguageModelStub
 
 @contextlib.asynccontextmanager
 async def serving(backend: FakeBackend, bus: Bus | None = None) -> AsyncIterator[Stub]:
-    service = LlmService(LlmSettings.model_validate({}), bus, "llm-test", backend=backend)
+    service = LlmService(
+        LlmSettings.model_validate({"admission": "slots"}), bus, "llm-test", backend=backend
+    )
     async with served(service, "visavis.v1.LanguageModel") as channel:
         yield Stub(channel)
     if backend.at_work:
@@ -424,7 +426,11 @@ async def test_a_held_answer_waits_for_those_of_others_until_it_is_wanted(bus: B
 async def test_an_answer_is_work_in_others_way_only_once_it_is_wanted(bus: Bus) -> None:
     backend, clock = FakeBackend(*words("Hm"), hang=True), ManualClock()
     service = LlmService(
-        LlmSettings.model_validate({}), bus, "llm-test", backend=backend, clock=clock
+        LlmSettings.model_validate({"admission": "slots"}),
+        bus,
+        "llm-test",
+        backend=backend,
+        clock=clock,
     )
     meter = service.admission.meter
     async with (

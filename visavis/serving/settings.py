@@ -140,11 +140,11 @@ class ServiceSettings(Settings):
     client_key_file: Path | None = Field(
         None, description="File that holds the client_key on one line"
     )
-    slots: int = Field(4, ge=1, le=1024, description="Sessions served at once at most")
+    slots: int = Field(8, ge=1, le=1024, description="Sessions served at once at most")
     admission: Literal["predicted", "slots"] = Field(
-        "slots",
-        description="Who is let in: slots, so many; predicted, of these as many as deadlines are "
-        "predicted to hold for",
+        "predicted",
+        description="Who is let in: predicted, as many of these as deadlines are predicted to hold "
+        "for; slots, all of them",
     )
     first_unit_budget_s: float = Field(
         0.0,
