@@ -81,6 +81,8 @@ class Outcome:
     silent_s: float | None = None
     """Until its last sample left, where it was given up; `hushed_s` where it only paused."""
     hushed_s: float | None = None
+    goes_on_s: float | None = None
+    """Until it went on for good, where it paused and was not given up."""
     paused: int = 0
     ducked: int = 0
     understood: list[str] = field(default_factory=list)
@@ -237,6 +239,8 @@ def outcome_of(name: str, kind: str, answer: Answer, onset_s: float) -> Outcome:
         outcome.silent_s = max(0.0, last - onset_s)
     elif pauses:
         outcome.hushed_s = pauses[0] - onset_s
+        resumed = [at for at, a in told if isinstance(a, ResumeTurn)]
+        outcome.goes_on_s = resumed[-1] - onset_s if resumed else None
     outcome.understood = [
         f"{at - onset_s:.2f} {chunk.event.name.lower()} {chunk.text}"
         for at, chunk in answer.chunks
@@ -482,13 +486,10 @@ def table(done: Sequence[Outcome]) -> dict[str, Any]:
             "paused": sum(o.paused > 0 and not o.stopped for o in of),
             "lower": sum(o.ducked > 0 and not o.paused and not o.stopped for o in of),
         }
-        silent = [o.silent_s for o in of if o.silent_s is not None]
-        if silent:
-            p50, p95 = np.percentile(silent, [50, 95])
-            told[kind] |= {
-                "silent_p50_s": round(float(p50), 3),
-                "silent_p95_s": round(float(p95), 3),
-            }
+        for name in ("silent", "goes_on"):
+            times = [at for o in of if (at := getattr(o, f"{name}_s")) is not None]
+            for share in (50, 95) if times else ():
+                told[kind][f"{name}_p{share}_s"] = round(float(np.percentile(times, share)), 3)
     return told
 
 
