@@ -32,11 +32,16 @@ MAX_SIDE_PIXELS = 4096
 
 def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> list[Action]:
     """What follows from an event in the visitor's speech."""
-    utterance, text = chunk.utterance, chunk.text
+    utterance, text, event = chunk.utterance, chunk.text, chunk.event
     doubt = conversation.doubt
     if doubt is not None and doubt.utterance == utterance and doubt.over_answer:
-        text = HUM if _is_hum(chunk) else text
-    match chunk.event:
+        breaks_off = chunk.end_of_turn_probability < _GOES_ON_BELOW
+        if _is_hum(chunk, goes_on=breaks_off and event is TranscriptEvent.FINAL):
+            text = HUM
+        elif event is TranscriptEvent.PAUSED and _is_hum(chunk, goes_on=breaks_off):
+            # A hum, or "tell me" with the question behind it: silent until one of them is known.
+            event = TranscriptEvent.PARTIAL
+    match event:
         case TranscriptEvent.SPEECH_STARTED:
             return conversation.speech_started(utterance, now)
         case TranscriptEvent.PARTIAL:
@@ -49,14 +54,13 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
             return conversation.discarded(utterance, now)
 
 
-def _is_hum(chunk: TranscriptChunk) -> bool:
-    """Of speech over an answer."""
-    judged = chunk.event in (TranscriptEvent.PAUSED, TranscriptEvent.FINAL)
+def _is_hum(chunk: TranscriptChunk, *, goes_on: bool) -> bool:
+    """Of speech over an answer. goes_on: its words cannot be all, and there is a pause."""
     return is_misheard_hum(
         chunk.text,
         voiced_ms=chunk.voiced_ms,
         hum_odds=chunk.hum_odds,
-        goes_on=judged and chunk.end_of_turn_probability < _GOES_ON_BELOW,
+        goes_on=goes_on,
         language=chunk.language,
     )
 

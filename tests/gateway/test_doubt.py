@@ -244,10 +244,18 @@ def test_a_hum_goes_by_whatever_words_were_understood(talk: Conversation) -> Non
     assert of(heard(talk, told(Event.FINAL, "You're her.", 2.0), 2), BeginAnswer) == []
 
 
-def test_a_broken_word_over_an_answer_goes_by_and_a_whole_one_does_not(talk: Conversation) -> None:
+def test_a_broken_word_over_an_answer_goes_by_at_its_end_and_a_whole_one_does_not(
+    talk: Conversation,
+) -> None:
+    """At a pause nobody knows yet: "tell me," a question may follow."""
     talk.speech_started(1, 1)
-    assert of(heard(talk, told(Event.PAUSED, "If I,", -9.0, 0.1), 1.5), AnnounceTurn) == []
-    assert of(heard(talk, told(Event.PAUSED, "Louder.", -9.0, 0.9), 1.6), AnnounceTurn)
+    talk.voice_persists()
+    paused = heard(talk, told(Event.PAUSED, "If I,", -9.0, 0.1), 1.5)
+    assert of(paused, AnnounceTurn) == [] == of(paused, ResumeTurn)
+    actions = heard(talk, told(Event.FINAL, "If I,", -9.0, 0.1), 2)
+    assert of(actions, ResumeTurn) and of(actions, BeginAnswer) == []
+    talk.speech_started(1, 3)
+    assert of(heard(talk, told(Event.PAUSED, "Louder.", -9.0, 0.9), 3.5), AnnounceTurn)
 
 
 def test_a_few_words_without_a_pause_behind_them_are_not_believed_yet(talk: Conversation) -> None:

@@ -239,8 +239,9 @@ def outcome_of(name: str, kind: str, answer: Answer, onset_s: float) -> Outcome:
         outcome.silent_s = max(0.0, last - onset_s)
     elif pauses:
         outcome.hushed_s = pauses[0] - onset_s
-        resumed = [at for at, a in told if isinstance(a, ResumeTurn)]
-        outcome.goes_on_s = resumed[-1] - onset_s if resumed else None
+        resumed = (at for at, a in told if isinstance(a, ResumeTurn) and at > pauses[-1])
+        again_s = next(resumed, None)
+        outcome.goes_on_s = None if again_s is None else again_s - onset_s
     outcome.understood = [
         f"{at - onset_s:.2f} {chunk.event.name.lower()} {chunk.text}"
         for at, chunk in answer.chunks
