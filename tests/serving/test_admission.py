@@ -152,6 +152,28 @@ def test_one_slow_first_unit_turns_nobody_away() -> None:
     assert weighed.capacity().free_slots >= before > 1
 
 
+def test_what_is_made_before_anybody_wants_it_tells_what_a_unit_costs() -> None:
+    clock = ManualClock()
+    meter = Meter(clock, LLM)
+    meter.attached(1)
+    rate_hz = meter.measured().units_per_s
+    for _ in range(50):
+        with meter.unit(wanted=False) as unit:
+            clock.advance(0.1)
+            unit.end()
+        with meter.unit(wanted=False):
+            clock.advance(0.9)  # given up: how long it would have been is not known
+        with meter.unit(wanted=False) as delayed:
+            clock.advance(0.1)
+            meter.begin()
+            clock.advance(0.9)
+            meter.end(made=0)
+            delayed.end()  # it made way
+    now = meter.measured()
+    assert now.unit_cost_s < 1.3
+    assert now.units_per_s < rate_hz, "it was in nobody's way"
+
+
 def test_an_answer_is_work_only_until_it_lets_others_begin() -> None:
     """A voice waits for the first phrase; while the rest is written, others get theirs."""
     clock = ManualClock()
@@ -281,15 +303,17 @@ def test_neighbours_and_work_of_others_leave_less_room() -> None:
     assert fill(neighboured) < alone
     crowded = watched(machine_cores=2.5)
     assert fill(crowded) < alone
+    # What loads for some seconds is over before anybody who is let in has asked.
+    assert fill(watched(machine_cores=2.5, seconds=5.0)) == alone
     assert crowded.capacity().run_queue_share == pytest.approx(0.75, abs=0.01)
 
 
-def watched(machine_cores: float, **options: Any) -> Admission:
-    """Looked at for 50 s, in which it used a tenth of a core, waited for three tenths, and all work
-    on the machine took `machine_cores`."""
+def watched(machine_cores: float, seconds: float = 50.0, **options: Any) -> Admission:
+    """Looked at for so long, in which it used a tenth of a core, waited for three tenths, and all
+    work on the machine took `machine_cores`."""
     clock = ManualClock()
     weighed = admission(clock, **options)
-    for _ in range(100):
+    for _ in range(round(2 * seconds)):
         now_s = clock.now()
         weighed.look(Usage(0.1 * now_s, 0.3 * now_s, machine_cores * now_s), 0, 0)
         clock.advance(0.5)

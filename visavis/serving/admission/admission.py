@@ -27,7 +27,7 @@ FRESH_S = 3.0
 """A neighbour that has told nothing for so long is gone."""
 _SMOOTHED_S = 5.0
 """Over so long what the machine says is averaged."""
-_OTHERS_S = 30.0
+_OTHERS_S = 60.0
 """Over so long the work of others is, from none: who is let in stays for minutes, and what loads as
 a stack starts, or as visitors' own programs do, ends before he has asked anything."""
 _MOST_WAITED = 0.99

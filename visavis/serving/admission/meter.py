@@ -76,7 +76,7 @@ class Unit:
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
-        self._began_s = 0.0
+        self._began_s, self._beside = meter.beside()
         self._alone = self._wanted = self._ended = False
 
     def want(self) -> None:
@@ -96,7 +96,14 @@ class Unit:
             self._meter.note_ready()
 
     def end(self) -> None:
-        """It holds nobody up any more, whatever becomes of it. Harmless if it has ended."""
+        """It is made, or holds nobody up any more, whatever becomes of it. Harmless if it has
+        ended."""
+        if not (self._wanted or self._ended):
+            self._meter.note_prepared(self._began_s, self._beside)
+        self.drop()
+
+    def drop(self) -> None:
+        """As `end`; what nobody wanted need not have been made to its end."""
         if self._wanted and not self._ended:
             self._meter.end()
         self._ended = True
@@ -118,6 +125,10 @@ class Meter:
         self._open = 0
         self._session_s = self._working_s = self._cpu_share_s = 0.0
         self._busy_s = self._units = self._cpu_s = 0.0
+        self._entered = 0
+        """Units that were in others' way, from the start on."""
+        self._prepared_s = self._prepared = 0.0
+        """Those that were made before anybody wanted them, with nothing in their way."""
         self._clear: deque[float] = deque(maxlen=_KEPT_FIRSTS)
         """Latencies of first units that nothing was in the way of, on an idle machine."""
         self._alone_p95_s = 0.0
@@ -166,7 +177,7 @@ class Meter:
         try:
             yield unit
         finally:
-            unit.end()
+            unit.drop()
 
     def begin(self) -> Unit:
         """As `unit`; `end` must be called."""
@@ -178,7 +189,19 @@ class Meter:
         """One more is at work or waits: since when, and whether nothing is in its way."""
         self._advance()
         self._open += 1
+        self._entered += 1
         return self._at_s, self._open == 1
+
+    def beside(self) -> tuple[float, int]:
+        """Now, and what `_entered` is as long as nothing gets in the way of what makes way."""
+        return self._clock.now(), -1 if self._open else self._entered
+
+    def note_prepared(self, since_s: float, beside: int) -> None:
+        """What nobody waits for was made since then: it tells what one costs, and was in nobody's
+        way. beside: as it was when that began."""
+        if beside == self._entered:
+            self._prepared += 1
+            self._prepared_s += (self._clock.now() - since_s) / self.stretch
 
     def end(self, *, made: int = 1) -> None:
         """What was begun is done, or nobody wants it any more. made: how many units came of it."""
@@ -208,7 +231,7 @@ class Meter:
         self._advance()
         assumed, weight_s = self._assumed, PRIOR_SESSION_S
         exposure_s = weight_s + self._session_s
-        cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s
+        cost_s = assumed.unit_cost_s * PRIOR_UNITS + self._busy_s + self._prepared_s
         lone_cores = (assumed.cores * weight_s + self._cpu_s) / (weight_s + self._cpu_share_s)
         mean_s, sd_s = _moments(self._clear, assumed.unit_cost_s)
         alone_s = self._alone_p95_s
@@ -222,7 +245,7 @@ class Meter:
         return Measured(
             self._sessions,
             (assumed.units_per_s * weight_s + self._units) / exposure_s,
-            cost_s / (PRIOR_UNITS + self._units),
+            cost_s / (PRIOR_UNITS + self._units + self._prepared),
             lone_cores * _times_lone(self._sessions + 1) / (self._sessions + 1),
             (DUTY * weight_s + self._working_s) / exposure_s,
             mean_s,
@@ -241,6 +264,8 @@ class Meter:
             self._working_s *= kept
             self._busy_s *= kept
             self._units *= kept
+            self._prepared_s *= kept
+            self._prepared *= kept
             self._cpu_s *= kept
             self._cpu_share_s *= kept
             self._cpu_share_s += _times_lone(self._sessions) * passed_s
