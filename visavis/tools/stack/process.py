@@ -57,8 +57,10 @@ class State(StrEnum):
 class Child:
     """A command with its log in a file of its own and, while it works, a heartbeat.
 
-    It has a session of its own: Ctrl-C reaches the supervisor alone, which then ends its
-    children in order. On Linux it also ends with the *thread* that called `start`.
+    It has a process group of its own: Ctrl-C reaches the supervisor alone, which then ends its
+    children in order. But no session: Linux parts the cores between sessions first (autogroup),
+    and who is short of a core for a moment then may wait for 0.2 s. On Linux it also ends with the
+    *thread* that called `start`.
     """
 
     starts_long = True
@@ -104,7 +106,7 @@ class Child:
                         FD_VARIABLE: str(beating),
                     },
                     pass_fds=(beating,),
-                    start_new_session=True,
+                    process_group=0,
                 )
         finally:
             os.close(beating)

@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def tethered(command: list[str]) -> list[str]:
-    """The command line that runs `command`, to be started in a session of its own."""
+    """The command line that runs `command`, to be started in a process group of its own."""
     # Isolated, and without the environment's packages: they would cost more than the start.
     own = [sys.executable, "-I", "-S", __file__, WAY, str(os.getpid())]
     return [*own, *command]

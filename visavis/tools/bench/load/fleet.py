@@ -115,7 +115,7 @@ async def _start(log_path: Path, program: Sequence[str]) -> ClientProcess:
             # Its arithmetic is small: threads for each core would only take time from the stack.
             env={"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **os.environ},
             # Ctrl-C reaches this process alone, which then ends it.
-            start_new_session=True,
+            process_group=0,
             limit=_LINE_BYTES,
         )
     return ClientProcess(process, log_path, begins)
