@@ -43,6 +43,7 @@ from visavis.tools.bench.load.pages import (
     stages_table,
     visitors_table,
 )
+from visavis.tools.bench.load.playout import BUDGET_S
 from visavis.tools.bench.load.results import StepResult
 from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
 from visavis.tools.bench.load.steps import LoadBench, stack_flags
@@ -374,11 +375,18 @@ def _notes_on(
                 f"at {step.sessions}: fewer than {_FEW} answers behind {', '.join(few)}: their "
                 "P95 is about the largest; a longer --duration-s tells more"
             )
-        if step.client_lag is not None and step.client_lag.p95 > _LATE_CLIENT_S:
+        lag = step.client_lag
+        if lag is not None and lag.p95 > _LATE_CLIENT_S:
             notes.append(
                 f"at {step.sessions}: the visitors' own processes were late by "
-                f"{1000 * step.client_lag.p95:.0f} ms (P95): times are too long by up to so much; "
+                f"{1000 * lag.p95:.0f} ms (P95): times are too long by up to so much; "
                 "run them on another machine (--url), or fewer in a process"
+            )
+        elif lag is not None and lag.max > BUDGET_S and step.playout.underruns:
+            notes.append(
+                f"at {step.sessions}: the visitors' own processes were held up for up to "
+                f"{1000 * lag.max:.0f} ms, and players have {1000 * BUDGET_S:.0f} in reserve: what "
+                "came late to visitors may be theirs"
             )
         if step.others_share and step.others_share > _BUSY_SHARE:
             notes.append(
