@@ -102,7 +102,9 @@ class Admission:
         self._usage: Usage | None = None
         self._usage_at_s = 0.0
         self._foreign_cores = foreign_cores
-        self._used_cores = self._waited_cores = self._machine_cores = self._others_cores = 0.0
+        self._used_cores = self._waited_cores = self._machine_cores = 0.0
+        self._others_cores = 0.0
+        """Of those that this process may use, at work for nobody who has told of it."""
         self._memory_bytes = self._free_memory_bytes = 0
         self._bare_memory_bytes = 0
         """Of the process with no session."""
@@ -127,8 +129,8 @@ class Admission:
             self._machine_cores += new * (machine_s / passed_s - self._machine_cores)
             known = self._used_cores + sum(process.used_cores for process in self._fresh())
             others = self._machine_cores - known - self._foreign_cores
-            new = 1.0 - math.exp(-passed_s / _OTHERS_S)
-            self._others_cores += new * (others - self._others_cores)
+            newest = 1.0 - math.exp(-passed_s / _OTHERS_S)
+            self._others_cores += newest * (others - self._others_cores)
             self.meter.used(used_s)
         self._usage, self._usage_at_s = usage, now_s
         self._memory_bytes, self._free_memory_bytes = memory_bytes, free_memory_bytes
@@ -228,8 +230,8 @@ class Admission:
         duty = sum(p.sessions * p.duty for p in told) / asked if asked else DUTY
         # Those that came since the neighbours last told ask all of them.
         sessions = max(load / session_cores, float(now.sessions)) if session_cores else 0.0
-        others = max(0.0, self._others_cores)
-        return Machine(self._cores, sessions, session_cores, others, duty)
+        foreign = max(0.0, self._others_cores)
+        return Machine(self._cores, sessions, session_cores, foreign, duty)
 
     def _fresh(self) -> Iterable[Neighbour]:
         oldest_s = self._clock.now() - FRESH_S

@@ -192,13 +192,13 @@ class Meter:
         self._entered += 1
         return self._at_s, self._open == 1
 
-    def beside(self) -> tuple[float, int]:
-        """Now, and what `_entered` is as long as nothing gets in the way of what makes way."""
-        return self._clock.now(), -1 if self._open else self._entered
+    def beside(self) -> tuple[float, int | None]:
+        """For what makes way: now, and how many units had begun by now; None: one is in its way."""
+        return self._clock.now(), None if self._open else self._entered
 
-    def note_prepared(self, since_s: float, beside: int) -> None:
-        """What nobody waits for was made since then: it tells what one costs, and was in nobody's
-        way. beside: as it was when that began."""
+    def note_prepared(self, since_s: float, beside: int | None) -> None:
+        """What nobody waits for was made since then, and was in nobody's way: where nothing was in
+        its own, it tells what one costs. beside: as it was when that began."""
         if beside == self._entered:
             self._prepared += 1
             self._prepared_s += (self._clock.now() - since_s) / self.stretch
