@@ -4,5 +4,5 @@
 - `prediction`: a stage with one session more, by queueing theory.
 - `admission`: lets a session in, or says why not.
 - `probes`: processor time, the wait for a core, memory.
-- `reporting`: told on the bus and in metrics, twice a second.
+- `reporting`: told on the bus and in metrics, once a second.
 """

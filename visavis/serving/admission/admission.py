@@ -1,6 +1,6 @@
 """Lets a session in, or says why not: a replica's meter, its neighbours and its promise together.
 
-Pure: what the machine says is told to it, twice a second. Between two of these `refusal` knows of
+Pure: what the machine says is told to it, once a second. Between two of these `refusal` knows of
 every session that has come meanwhile, so that no two share the last place.
 """
 

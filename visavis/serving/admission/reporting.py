@@ -1,4 +1,4 @@
-"""What a process has to give, told twice a second: on the bus, in metrics, to its own admission."""
+"""What a process has to give, told once a second: on the bus, in metrics, to its own admission."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from visavis.wire.subjects import capacity_subject
 
 log = logging.getLogger(__name__)
 
-REPORT_S = 0.5
+REPORT_S = 1.0
 _GATEWAY = "gateway"
 
 
