@@ -2,16 +2,18 @@
 
     python -m tests.tools.bench.peer_pipecat --json peer.json        # about 70 minutes a model
     python -m tests.tools.bench.peer_pipecat --count 3 --rounds 1 --models smollm2-135m
+    python -m tests.tools.bench.peer_pipecat --peers vad,vad-webrtc --voice-alone
 
 For each language model: our stack (with a face) and Pipecat (without one), with Silero alone
 ("vad") and with smart-turn ("smart"), by turns: each answers a block of questions in fresh
-processes while nothing of the others runs, then all answer the next block in the other order. All
-hear the same clips in real time, answer at temperature 0 with the same persona and length limit,
-begin a new conversation after so many turns, and are interrupted by the same sentences. Pipecat's
-recogniser and language model read what ours read, laid out for the CPU, unless `--weights
-published` has them read what was pulled; the report names the file of each. Not a test: it prints
-ratios, ours by theirs, with the interval that holds them 19 times of 20; first those on questions
-that nothing was tuned on.
+processes while nothing of the others runs, then all answer the next block in the other order.
+Pipecat's visitor is in its own process, where nothing is encoded, or ("-webrtc") at the other end
+of a connection, as ours is. All hear the same clips in real time, answer at temperature 0 with the
+same persona and length limit, begin a new conversation after so many turns, and are interrupted by
+the same sentences. Pipecat's recogniser and language model read what ours read, laid out for the
+CPU, unless `--weights published` has them read what was pulled; the report names the file of each.
+Not a test: it prints ratios, ours by theirs, with the interval that holds them 19 times of 20;
+first those on questions that nothing was tuned on.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from rich.console import Console
 from rich.table import Table
 
 from services.llm.settings import LlmSettings
-from tests.tools.bench.pipecat_figures import (
+from tests.tools.bench.peer.caller import called
+from tests.tools.bench.peer.figures import (
     COMPARED,
     compared,
     interruption_of,
@@ -41,8 +44,8 @@ from tests.tools.bench.pipecat_figures import (
     ratio,
     turn_of,
 )
-from tests.tools.bench.pipecat_rounds import Block, blocks_of, order
-from tests.tools.bench.pipecat_venv import default_folder, ready_python
+from tests.tools.bench.peer.rounds import Block, blocks_of, order
+from tests.tools.bench.peer.venv import default_folder, ready_python
 from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.bundles.store import bundle_path
@@ -66,6 +69,7 @@ from visavis.tools.bench.visitor.clips import (
     choose,
     load_clips,
 )
+from visavis.tools.bench.visitor.visitor import Drawer
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.output import check_output, write_json
@@ -74,7 +78,9 @@ from visavis.tools.stack.supervisor import Stack, StackOptions
 
 PROFILES = {"smollm2-135m": "tiny", "qwen2.5-coder-0.5b-instruct": "default"}
 MODES = ("vad", "smart")
-OURS = "visavis"
+CALLED = "-webrtc"
+PEERS = (*MODES, *(f"{mode}{CALLED}" for mode in MODES))
+OURS, VOICE_ALONE = "visavis", "visavis, voice alone"
 RECOGNISER, VOICE = "moonshine-tiny-en", "hibari-en"
 ROOT = Path(__file__).parents[3]
 FEWEST_INTERRUPTIONS = 20
@@ -146,8 +152,12 @@ def main(
         Weights, typer.Option(help="Pipecat's language model: the same file as ours, or as pulled.")
     ] = Weights.SAME,
     peers: Annotated[
-        str, typer.Option(help="How Pipecat ends a turn: vad, smart or both, comma-separated.")
+        str,
+        typer.Option(help=f"How Pipecat ends a turn and is reached, of {', '.join(PEERS)}."),
     ] = ",".join(MODES),
+    voice_alone: Annotated[
+        bool, typer.Option(help="Ours once more, whose visitors are sent no pictures.")
+    ] = False,
     venv: Annotated[Path | None, typer.Option(help="Pipecat's environment.")] = None,
     json_path: Annotated[Path | None, typer.Option("--json", help="Write all figures.")] = None,
 ) -> None:
@@ -155,7 +165,7 @@ def main(
     check_output(json_path, ".json")
     console = wide_console()
     chosen = _known("models", models, PROFILES)
-    modes = _known("peers", peers, MODES)
+    modes = _known("peers", peers, PEERS)
     python = ready_python(venv or default_folder(), console)
     asked = _asked(clips, recordings, count, console)
     into = load_clips(ready_set("interruptions", "tiny", console))
@@ -169,12 +179,13 @@ def main(
     }  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="visavis-peer-") as folder:
         for model in chosen:
-            sides = sides_of(model, weights, modes)
+            sides = sides_of(model, weights, modes, voice_alone=voice_alone)
             for number, block in enumerate(blocks_of(asked, repeated, rounds)):
                 for name in order(list(sides), number):
                     side = sides[name]
-                    if name == OURS:
-                        _ours(side, model, plan, block, Path(folder), console)
+                    if name in (OURS, VOICE_ALONE):
+                        drawn_by: Drawer = "server" if name == OURS else "client"
+                        _ours(side, model, plan, block, drawn_by, Path(folder), console)
                     else:
                         _theirs(side, name, model, plan, block, python, Path(folder), console)
                     console.print(f"{model}, block {number + 1}: {summary(side)}")
@@ -182,7 +193,8 @@ def main(
                 if json_path is not None:
                     write_json(json_path, result)
             for group in groups_of(sides[OURS].turns):
-                console.print(table(model, group, list(sides.values())))
+                for ours in (name for name in (OURS, VOICE_ALONE) if name in sides):
+                    console.print(table(model, group, [sides[ours], *(sides[m] for m in modes)]))
 
 
 def _known(option: str, given: str, known: Iterable[str]) -> list[str]:
@@ -193,11 +205,13 @@ def _known(option: str, given: str, known: Iterable[str]) -> list[str]:
     return names
 
 
-def sides_of(model: str, weights: Weights, modes: Sequence[str]) -> dict[str, Side]:
+def sides_of(
+    model: str, weights: Weights, modes: Sequence[str], *, voice_alone: bool
+) -> dict[str, Side]:
     """Everybody who answers, ours first."""
-    theirs = theirs_file(model, weights).name
-    others = {mode: Side(f"Pipecat, {mode}", theirs) for mode in modes}
-    return {OURS: Side(OURS, ours_file(model).name), **others}
+    own, theirs = ours_file(model).name, theirs_file(model, weights).name
+    ours = {name: Side(name, own) for name in (OURS, *([VOICE_ALONE] if voice_alone else []))}
+    return ours | {mode: Side(f"Pipecat, {mode}", theirs) for mode in modes}
 
 
 def _asked(folder: Path | None, recordings: Path, count: int, console: Console) -> list[Clip]:
@@ -236,7 +250,15 @@ def language_model(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _ours(side: Side, model: str, plan: Plan, block: Block, folder: Path, console: Console) -> None:
+def _ours(
+    side: Side,
+    model: str,
+    plan: Plan,
+    block: Block,
+    drawn_by: Drawer,
+    folder: Path,
+    console: Console,
+) -> None:
     """A block of our own stack, which begins and ends with it."""
     profile = PROFILES[model]
     pull_profile(profile, console)
@@ -253,16 +275,17 @@ def _ours(side: Side, model: str, plan: Plan, block: Block, folder: Path, consol
             async with GatewayClient(stack.url) as client:
                 addresses = [replica.grpc_address for replica in stack.replicas]
                 processes = find_processes(stack.url, addresses)
-                latency = LatencyPlan(plan.turns_per_session, plan.listen_s, "webrtc")
+                latency = LatencyPlan(plan.turns_per_session, plan.listen_s, "webrtc", drawn_by)
                 bench = LatencyBench(client, processes, latency, lambda _: None)
                 run = await bench.run(block.clips)
                 into = BargeInBench(client, lambda _: None, "webrtc")
-                cut = await into.run([("interruption", clip) for clip in block.interruptions])
+                spoken_over = block.interruptions if drawn_by == "server" else []
+                cut = await into.run([("interruption", clip) for clip in spoken_over])
         side.turns += run.turns
         side.interruptions += cut
         side.notes += run.notes
 
-    with console.status(f"{model}: visavis, {len(block.clips)} questions …"):
+    with console.status(f"{model}: {side.name}, {len(block.clips)} questions …"):
         asyncio.run(run())
 
 
@@ -277,34 +300,53 @@ def _theirs(
     console: Console,
 ) -> None:
     """A block of an agent of Pipecat's, which begins and ends with it."""
-    job_path, result_path = folder / "job.json", folder / "result.json"
-    job_path.write_text(json.dumps(agent_job(model, mode, plan, block, folder)), encoding="utf-8")
-    command = [
-        str(python),
-        "-m",
-        "tests.tools.bench.pipecat_agent",
-        str(job_path),
-        str(result_path),
-    ]
+    job = agent_job(model, mode.removesuffix(CALLED), plan, block, folder)
+    job_path = folder / "job.json"
+    job_path.write_text(json.dumps(job), encoding="utf-8")
     spoken_s = sum(len(clip.pcm) for clip in (*block.clips, *block.interruptions)) / RATE_HZ
     patience_s = 2 * spoken_s + 40.0 * (len(block.clips) + len(block.interruptions))
     with console.status(f"{model}: Pipecat ({mode}), {len(block.clips)} questions …"):
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=agent_environment(),
-            capture_output=True,
-            text=True,
-            timeout=patience_s + _AGENT_MARGIN_S,
-        )
-    if done.returncode:
-        raise VisavisError(f"Pipecat's agent failed:\n{done.stderr[-3000:]}")
+        visiting = _called if mode.endswith(CALLED) else _inside
+        told = visiting(python, job_path, job, block, patience_s + _AGENT_MARGIN_S)
     groups = {clip.name: clip.group for clip in block.clips}
-    for one in json.loads(result_path.read_text(encoding="utf-8")):
+    for one in told:
         if one["kind"] == "interruption":
             side.interruptions.append(interruption_of(one))
         else:
             side.turns.append(replace(turn_of(one), group=groups[one["clip"]]))
+
+
+def _inside(
+    python: Path, job_path: Path, job: Mapping[str, Any], block: Block, patience_s: float
+) -> list[dict[str, Any]]:
+    """What a visitor in the agent's own process noted."""
+    result_path = job_path.with_name("result.json")
+    command = (str(python), "-m", "tests.tools.bench.peer.inside", str(job_path), str(result_path))
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=agent_environment(),
+        capture_output=True,
+        text=True,
+        timeout=patience_s,
+    )
+    if done.returncode:
+        raise VisavisError(f"Pipecat's agent failed:\n{done.stderr[-3000:]}")
+    told: list[dict[str, Any]] = json.loads(result_path.read_text(encoding="utf-8"))
+    return told
+
+
+def _called(
+    python: Path, job_path: Path, job: Mapping[str, Any], block: Block, patience_s: float
+) -> list[dict[str, Any]]:
+    """What a visitor noted who reached the agent over WebRTC."""
+    command = [str(python), "-m", "tests.tools.bench.peer.called", str(job_path)]
+
+    async def visit() -> list[dict[str, Any]]:
+        async with asyncio.timeout(patience_s):
+            return await called(command, agent_environment(), job_path.parent, job, block)
+
+    return asyncio.run(visit())
 
 
 def agent_environment() -> dict[str, str]:

@@ -46,7 +46,7 @@ from visavis.tools.bench.held_out import measured_clips
 from visavis.tools.bench.visitor.clips import TUNED, Clip
 from visavis.tools.bench.visitor.media import MediaEndedError
 from visavis.tools.bench.visitor.trace import Trace
-from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
+from visavis.tools.bench.visitor.visitor import Drawer, Transport, Visitor, visit
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.wire.clock import MonotonicClock
 
@@ -65,6 +65,7 @@ class LatencyPlan:
     turns_per_session: int = 10
     listen_s: float = 4.0
     transport: Transport = "websocket"
+    drawn_by: Drawer = "server"
 
 
 @dataclass
@@ -135,8 +136,13 @@ class LatencyBench:
     async def _session(
         self, clips: Sequence[Clip]
     ) -> AsyncIterator[tuple[TurnFigures, dict[str, float]]]:
-        language, transport = clips[0].language, self._plan.transport
-        visiting = visit(self._client, self._clock, transport=transport, language=language)
+        visiting = visit(
+            self._client,
+            self._clock,
+            transport=self._plan.transport,
+            drawn_by=self._plan.drawn_by,
+            language=clips[0].language,
+        )
         async with visiting as visitor:
             # Warm-up, not counted: the last one, so that no question is asked twice in a row.
             await self._ask(visitor, clips[-1])
@@ -237,6 +243,12 @@ def latency(
         float, typer.Option(min=0, help="Interrupt an answer after so long; 0: hear it out.")
     ] = 4.0,
     transport: TransportOption = "webrtc",
+    drawn_by: Annotated[
+        Drawer,
+        typer.Option(
+            help="client: a visitor who is sent sound alone; no picture is drawn for him."
+        ),
+    ] = "server",
     url: Url = DEFAULT_URL,
     api_key: ApiKey = "",
     profile: Profile = "default",
@@ -252,7 +264,7 @@ def latency(
     """
     bench = Benchmark("latency", json_path, picture, url, api_key, profile, config)
     chosen = measured_clips(clips, language, count, profile, bench.console)
-    plan = LatencyPlan(turns_per_session, listen_s, transport)
+    plan = LatencyPlan(turns_per_session, listen_s, transport, drawn_by)
 
     async def ask_all(client: GatewayClient, steps: Steps) -> LatencyRun:
         processes = find_processes(client.url, [s["address"] for s in bench.services])
@@ -269,6 +281,7 @@ def latency(
         "turns_per_session": turns_per_session,
         "listen_s": listen_s,
         "transport": transport,
+        "drawn_by": drawn_by,
         "speech_end": methods(chosen),
     }
     hand_out(bench, outcome, settings)

@@ -29,6 +29,8 @@ from visavis.tools.bench.visitor.trace import Trace
 from visavis.wire.clock import Clock
 
 Transport: TypeAlias = Literal["websocket", "webrtc"]
+Drawer: TypeAlias = Literal["server", "client"]
+"""Who draws the face. A client is sent no pictures, and this one draws none: sound is all."""
 
 _GREETING_S = 0.3
 
@@ -46,21 +48,13 @@ class Witness(Protocol):
         """This was told at `at_s`."""
 
 
-class Visitor:
-    """Speaks clips into a session and notes in `trace` what comes. Made by `visit`.
+class Speaker:
+    """Speaks clips into a connection in real time and notes in `trace` what comes over it.
 
     One clip at a time."""
 
-    def __init__(
-        self,
-        client: GatewayClient,
-        session: GatewaySession,
-        clock: Clock,
-        witness: Witness | None = None,
-    ) -> None:
-        self.session = session
+    def __init__(self, clock: Clock, witness: Witness | None = None) -> None:
         self.trace = Trace()
-        self._client = client
         self._clock = clock
         self._witness = witness
         self._changed = asyncio.Event()
@@ -103,58 +97,20 @@ class Visitor:
                 return True
         return False
 
-    async def record(self, turn: int) -> dict[str, Any]:
-        """The turn as the gateway has recorded it; {} where it is not known.
-
-        `timeline` in it is what /timeline tells, {} where the gateway tells none.
-        """
-        path = f"/v1/sessions/{self.session.id}/turns/{turn}"
-        record = await self._told(path)
-        return {**record, "timeline": await self._told(f"{path}/timeline")} if record else {}
-
-    async def _told(self, path: str) -> dict[str, Any]:
-        try:
-            told: dict[str, Any] = (await self._client.call("GET", path)).json()
-        except GatewayError:
-            return {}
-        return told
-
-    async def hush(self) -> None:
-        """Have the avatar be silent; returns when nothing is being said any more."""
-        trace = self.trace
-        await self.session.interrupt()
-        await self.until(lambda: not trace.pending(), 3.0)
-
     async def pause(self, seconds: float) -> None:
         """Let time pass, with the microphone on."""
         await self.until(lambda: False, seconds)
 
-    # ------------------------------------------------------------ the three loops
+    async def talk(self, media: Media) -> None:
+        """Microphone and ears, until cancelled. Raises what ends the connection, in a group."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._send(media))
+            tasks.create_task(self._listen(media))
 
-    async def run(self, transport: Transport) -> None:
-        """Microphone, ears and events, until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow())
-                while await self._moved(transport):
-                    if self._witness is not None:
-                        self._witness.media_begins_anew()
-        except BaseException as error:
-            self._ended = error
-            self._changed.set()
-            raise
-
-    async def _moved(self, transport: Transport) -> bool:
-        """Speak and listen; True once the session has gone to another gateway."""
-        connecting = connect(transport, self._client, self.session.id, self._clock)
-        moved = False
-        try:
-            async with connecting as media, asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._send(media))
-                tasks.create_task(self._listen(media))
-        except* MediaMovedError:
-            moved = True
-        return moved
+    def end(self, error: BaseException) -> None:
+        """Nothing comes any more: whoever waits in `until` is told."""
+        self._ended = error
+        self._changed.set()
 
     async def _send(self, media: Media) -> None:
         samples = self._mic_samples = media.mic_samples
@@ -184,6 +140,75 @@ class Visitor:
                 self._witness.media(found)
             self._changed.set()
 
+
+class Visitor(Speaker):
+    """A speaker in a session of ours, whose events are in `trace`, too. Made by `visit`."""
+
+    def __init__(
+        self,
+        client: GatewayClient,
+        session: GatewaySession,
+        clock: Clock,
+        witness: Witness | None = None,
+        drawn_by: Drawer = "server",
+    ) -> None:
+        super().__init__(clock, witness)
+        self.session = session
+        self._drawn_by = drawn_by
+        self._client = client
+
+    async def record(self, turn: int) -> dict[str, Any]:
+        """The turn as the gateway has recorded it; {} where it is not known.
+
+        `timeline` in it is what /timeline tells, {} where the gateway tells none.
+        """
+        path = f"/v1/sessions/{self.session.id}/turns/{turn}"
+        record = await self._told(path)
+        return {**record, "timeline": await self._told(f"{path}/timeline")} if record else {}
+
+    async def _told(self, path: str) -> dict[str, Any]:
+        try:
+            told: dict[str, Any] = (await self._client.call("GET", path)).json()
+        except GatewayError:
+            return {}
+        return told
+
+    async def hush(self) -> None:
+        """Have the avatar be silent; returns when nothing is being said any more."""
+        trace = self.trace
+        await self.session.interrupt()
+        await self.until(lambda: not trace.pending(), 3.0)
+
+    # ------------------------------------------------------------ the three loops
+
+    async def run(self, transport: Transport) -> None:
+        """Microphone, ears and events, until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow())
+                while await self._moved(transport):
+                    if self._witness is not None:
+                        self._witness.media_begins_anew()
+        except BaseException as error:
+            self.end(error)
+            raise
+
+    async def _moved(self, transport: Transport) -> bool:
+        """Speak and listen; True once the session has gone to another gateway."""
+        moved = False
+        try:
+            async with self._connected(transport) as media:
+                await self.talk(media)
+        except* MediaMovedError:
+            moved = True
+        return moved
+
+    def _connected(self, transport: Transport) -> contextlib.AbstractAsyncContextManager[Media]:
+        pictures = self._drawn_by == "server"
+        return connect(
+            transport, self._client, self.session.id, self._clock, "speaker", pictures=pictures
+        )
+
     async def _follow(self) -> None:
         async for event in self.session.events():
             at_s = self._clock.now()
@@ -202,6 +227,7 @@ async def visit(
     transport: Transport = "websocket",
     witness: Witness | None = None,
     on_place: Callable[[dict[str, Any]], None] | None = None,
+    drawn_by: Drawer = "server",
     **options: str,
 ) -> AsyncIterator[Visitor]:
     """A session with `language`, `voice` …, and a visitor in it whose microphone is on.
@@ -210,8 +236,8 @@ async def visit(
 
     Raises VisavisError where no session is given, or no media come.
     """
-    async with client.session(on_place=on_place, **options) as session:
-        visitor = Visitor(client, session, clock, witness)
+    async with client.session(on_place=on_place, drawn_by=drawn_by, **options) as session:
+        visitor = Visitor(client, session, clock, witness, drawn_by)
         running = asyncio.create_task(visitor.run(transport))
         try:
             # Viewers start with a key frame; before it there is no sound either.
@@ -231,14 +257,19 @@ def connect(
     client: GatewayClient,
     session: str,
     clock: Clock,
-    role: Role = "speaker",
+    role: Role,
+    *,
+    pictures: bool = True,
 ) -> contextlib.AbstractAsyncContextManager[Media]:
-    """Speaker and viewer of a session, or a viewer without a microphone."""
+    """Speaker and viewer of a session, or a viewer without a microphone.
+
+    pictures: False for sessions whose face the client draws.
+    """
     # FFmpeg and aiortc come with the gateway; `visavis doctor` must start without them.
     if transport == "webrtc":
         from visavis.tools.bench.visitor import webrtc
 
-        return webrtc.connect(client, session, clock, role)
+        return webrtc.connect(client, session, clock, role, pictures=pictures)
     from visavis.tools.bench.visitor import websocket
 
     return websocket.connect(client, session, clock, role)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import av
 import numpy as np
@@ -40,6 +40,9 @@ _CONNECT_TIMEOUT_S = 20.0
 _WAITING_PACKETS = 500
 _WRAP = 1 << 32
 
+Answering: TypeAlias = Callable[[dict[str, str]], Awaitable[dict[str, str]]]
+"""Brings an offer, {"sdp", "type"}, to whoever is called, and back what he answers."""
+
 
 class _Microphone(MediaStreamTrack):
     """Hands on what it is given as Opus, as soon as it is.
@@ -49,7 +52,7 @@ class _Microphone(MediaStreamTrack):
 
     kind = "audio"
 
-    def __init__(self) -> None:
+    def __init__(self, packet_ms: int) -> None:
         super().__init__()
         self._encoder = av.CodecContext.create("libopus", "w")
         self._encoder.sample_rate = _MIC_RATE_HZ
@@ -57,7 +60,7 @@ class _Microphone(MediaStreamTrack):
         self._encoder.format = "s16"
         self._encoder.bit_rate = _MIC_BIT_RATE
         self._encoder.time_base = Fraction(1, _MIC_RATE_HZ)
-        self._encoder.options = {"application": "voip", "frame_duration": str(MIC_PACKET_MS)}
+        self._encoder.options = {"application": "voip", "frame_duration": str(packet_ms)}
         self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
         self._samples = 0
 
@@ -77,13 +80,12 @@ class _Microphone(MediaStreamTrack):
 
 
 class WebRtcMedia:
-    """A visitor's connection over WebRTC: Opus out and in. Made by `connect`."""
+    """A visitor's connection over WebRTC: Opus out and in. Made by `connect` or `call`."""
 
-    mic_samples = MIC_PACKET_MS * _MIC_RATE_HZ // 1000
-
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, packet_ms: int) -> None:
+        self.mic_samples = packet_ms * _MIC_RATE_HZ // 1000
         self._clock = clock
-        self._microphone = _Microphone()
+        self._microphone = _Microphone(packet_ms)
         # Without this, aiortc would ask a public STUN server.
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._arrived: asyncio.Queue[HeardSound | None] = asyncio.Queue(_WAITING_PACKETS)
@@ -92,22 +94,21 @@ class WebRtcMedia:
         self._first: int | None = None
         self._connected = asyncio.Event()
 
-    async def open(self, client: GatewayClient, session: str, role: Role) -> None:
+    async def open(self, answering: Answering, *, speaks: bool, pictures: bool) -> None:
         """Offer, answer, and the connection that follows. Raises VisavisError."""
-        if role == "speaker":
+        if speaks:
             sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
         else:
             sound = self._pc.addTransceiver("audio", direction="recvonly")
-        pictures = self._pc.addTransceiver("video", direction="recvonly")
-        self._pc.on("connectionstatechange", self._state_changed)
         # aiortc hands sound on 80 ms late, for players, and decodes pictures that nobody
         # looks at. Its packets are taken where they come in instead.
         aiortc_private.take_packets(sound.receiver, self._sound_packet)
-        aiortc_private.take_packets(pictures.receiver, _ignore)
+        if pictures:
+            shown = self._pc.addTransceiver("video", direction="recvonly")
+            aiortc_private.take_packets(shown.receiver, _ignore)
+        self._pc.on("connectionstatechange", self._state_changed)
         await self._pc.setLocalDescription(await self._pc.createOffer())
-        offer = {"sdp": self._pc.localDescription.sdp, "type": "offer", "role": role}
-        path = f"/v1/sessions/{session}/webrtc"
-        answer = (await client.call("POST", path, json=offer)).json()
+        answer = await answering({"sdp": self._pc.localDescription.sdp, "type": "offer"})
         await self._pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], answer["type"]))
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
@@ -159,12 +160,37 @@ async def connect(
     session: str,
     clock: Clock,
     role: Role = "speaker",
+    *,
+    pictures: bool = True,
 ) -> AsyncIterator[WebRtcMedia]:
     """Speaker and viewer of a session, or a viewer without a microphone."""
+
+    async def answering(offer: dict[str, str]) -> dict[str, str]:
+        path = f"/v1/sessions/{session}/webrtc"
+        told: dict[str, str] = (
+            await client.call("POST", path, json={**offer, "role": role})
+        ).json()
+        return told
+
+    speaks = role == "speaker"
+    async with call(answering, clock, MIC_PACKET_MS, speaks=speaks, pictures=pictures) as media:
+        yield media
+
+
+@contextlib.asynccontextmanager
+async def call(
+    answering: Answering,
+    clock: Clock,
+    packet_ms: int,
+    *,
+    speaks: bool = True,
+    pictures: bool = True,
+) -> AsyncIterator[WebRtcMedia]:
+    """A connection to whoever answers an offer, with a microphone in packets of `packet_ms`."""
     aiortc_private.check()
-    media = WebRtcMedia(clock)
+    media = WebRtcMedia(clock, packet_ms)
     try:
-        await media.open(client, session, role)
+        await media.open(answering, speaks=speaks, pictures=pictures)
         yield media
     finally:
         await media.close()

@@ -1,4 +1,4 @@
-"""What Pipecat needs to work with our weights and to be watched; see pipecat_agent.py."""
+"""What Pipecat needs to work with our weights and to be watched; see agent.py."""
 
 from __future__ import annotations
 
@@ -56,6 +56,14 @@ class Notes:
 
     def mark(self, name: str) -> None:
         self.marks.append((name, time.monotonic()))
+
+    def told(self) -> dict[str, Any]:
+        """All but the sounds."""
+        return {
+            "marks": self.marks,
+            "transcript": self.transcript,
+            "answer": self.answer.strip(),
+        }
 
     def last(self, name: str) -> float | None:
         return next((at for mark, at in reversed(self.marks) if mark == name), None)

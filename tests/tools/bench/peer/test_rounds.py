@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.tools.bench import peer_pipecat
+from tests.tools.bench.peer.rounds import Block, blocks_of, order
 from tests.tools.bench.peer_pipecat import (
     OURS,
     Plan,
@@ -16,10 +17,9 @@ from tests.tools.bench.peer_pipecat import (
     agent_job,
     recorded,
 )
-from tests.tools.bench.pipecat_rounds import Block, blocks_of, order
 from visavis.tools.bench.visitor.clips import HELD_OUT, RATE_HZ, Clip, SpeechSpan
 
-TURNS = Path(__file__).parents[2] / "turns"
+TURNS = Path(__file__).parents[3] / "turns"
 
 
 def clip(name: str) -> Clip:

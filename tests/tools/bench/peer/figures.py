@@ -14,7 +14,6 @@ from visavis.tools.bench.figures.turn_figures import SHORTEST_ANSWER_S, TurnFigu
 from visavis.tools.bench.visitor.media import HeardSound
 from visavis.tools.bench.visitor.trace import Trace
 
-RATE_HZ = 24_000
 COMPARED = (
     "voice_to_voice",
     "end_of_turn",
@@ -53,13 +52,13 @@ class Marks:
 
 def trace_of(told: Mapping[str, Any]) -> Trace:
     """What the agent noted, as a visitor of ours would have."""
-    sounds, media_s = [], 0.0
+    sounds, media_s, rate_hz = [], 0.0, int(told["rate_hz"])
     for at_s, first_audible, samples in told["sounds"]:
         pcm = np.zeros(int(samples), np.int16)
         if first_audible is not None:
             pcm[int(first_audible) :] = _LOUD
-        sounds.append(HeardSound(float(at_s), media_s, pcm, RATE_HZ))
-        media_s += int(samples) / RATE_HZ
+        sounds.append(HeardSound(float(at_s), media_s, pcm, rate_hz))
+        media_s += int(samples) / rate_hz
     return Trace(float(told["speech_start_s"]), float(told["speech_end_s"]), [], sounds)
 
 
@@ -108,11 +107,12 @@ def stages(marks: Marks, end_s: float, out_s: float) -> dict[str, float | None]:
 
     overhead: what lies between the stages: from speech being over to the recogniser, from the
     decision that the turn is over to the language model's being asked, from the first sound
-    to its leaving. Waiting and computing count nowhere in it.
+    to its leaving; over WebRTC to its arrival at the visitor. Waiting and computing count nowhere
+    in it.
     """
     ended_s = marks.last("turn_ended", out_s)
     figures: dict[str, float | None] = {
-        # Nothing is encoded on the way: what leaves is what is heard.
+        # In its own process nothing is encoded on the way: what leaves is what is heard.
         "voice_to_voice": out_s - end_s,
     }
     if ended_s is None:

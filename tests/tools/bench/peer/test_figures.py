@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.tools.bench.pipecat_figures import compared, interruption_of, paired, ratio, turn_of
+from tests.tools.bench.peer.figures import compared, interruption_of, paired, ratio, turn_of
 
 MARKS = [
     ("llm_asked", 9.0), ("token", 9.1), ("tts_begins", 9.2), ("tts_sound", 9.3),  # cut off
@@ -21,7 +21,7 @@ def told(first_s: float, pieces: int = 30, **more: Any) -> dict[str, Any]:
     sounds = [(first_s + 0.04 * i, 0, 960) for i in range(pieces)]
     return {
         "kind": "question", "clip": "one", "speech_start_s": 10.0, "speech_end_s": 12.0,
-        "marks": MARKS, "sounds": sounds, "transcript": "Hi", "answer": "Hello.",
+        "marks": MARKS, "sounds": sounds, "rate_hz": 24_000, "transcript": "Hi", "answer": "Hello.",
         "cpu_s": 1.0, "memory_bytes": 5e8, **more,
     }  # fmt: skip
 

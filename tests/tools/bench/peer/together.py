@@ -1,6 +1,6 @@
 """Several agents of Pipecat at once, whose visitors all ask the same at the same moments.
 
-    python -m tests.tools.bench.pipecat_together --visitors 1,2,4,8 --json together.json
+    python -m tests.tools.bench.peer.together --visitors 1,2,4,8 --json together.json
 
 What `visavis bench load --arrivals together` is for us (docs/deadlines.md): how much later is the
 first sound when others ask, too? Each agent is a process of its own with models of its own, as
@@ -20,6 +20,9 @@ import numpy as np
 import typer
 from rich.table import Table
 
+from tests.tools.bench.peer.figures import turn_of
+from tests.tools.bench.peer.rounds import Block
+from tests.tools.bench.peer.venv import default_folder, ready_python
 from tests.tools.bench.peer_pipecat import (
     MODES,
     PROFILES,
@@ -29,9 +32,6 @@ from tests.tools.bench.peer_pipecat import (
     agent_environment,
     agent_job,
 )
-from tests.tools.bench.pipecat_figures import turn_of
-from tests.tools.bench.pipecat_rounds import Block
-from tests.tools.bench.pipecat_venv import default_folder, ready_python
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.figures.report import machine
 from visavis.tools.bench.figures.tables import wide_console
@@ -82,7 +82,7 @@ async def _step(
     results = [folder / f"{index}.json" for index in range(at_once)]
     running = [
         await asyncio.create_subprocess_exec(
-            *(str(python), "-m", "tests.tools.bench.pipecat_agent"),
+            *(str(python), "-m", "tests.tools.bench.peer.inside"),
             *(str(folder / "job.json"), str(result)),
             cwd=ROOT,
             env=agent_environment(),

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from visavis.serving.errors import VisavisError
 
-REQUIREMENTS = Path(__file__).with_name("requirements-pipecat.txt")
+REQUIREMENTS = Path(__file__).with_name("requirements.txt")
 
 
 def default_folder() -> Path:
