@@ -233,6 +233,11 @@ class LlamaCppBackend:
         # One token of each slot has to fit into a step, or llama.cpp ends the process.
         params.n_batch = params.n_ubatch = max(_BATCH_TOKENS, self.slots)
         params.n_cache_reuse = _MOVED_TOKENS
+        if self.device == "cpu":
+            # Else it takes the tokens of a conversation one by one: behind 1,600 of them a prompt
+            # takes half as long again.
+            disabled = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+            params.flash_attn_type = disabled
         for cpu in (params.cpuparams, params.cpuparams_batch):
             cpu.n_threads = self._threads
             cpu.poll = 0  # Sleep, not spin, between two steps.
