@@ -15,12 +15,12 @@ from visavis.serving.lifetime.supervision import Keeper
 
 FD_VARIABLE = "VISAVIS_HEARTBEAT_FD"
 """Names the pipe's writing end, an open file of the process; unset: nobody listens."""
-BEAT_S = 0.5
+BEAT_S = 1.0
 STARTING, WORKING = b"s", b"w"
 
 
 class Heartbeat:
-    """Beats from `start` to `stop`, twice a second. Does nothing where nobody listens."""
+    """Beats from `start` to `stop`, once a second. Does nothing where nobody listens."""
 
     def __init__(self) -> None:
         told = os.environ.get(FD_VARIABLE)
