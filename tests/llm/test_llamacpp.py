@@ -63,7 +63,9 @@ def text_of(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas)
 
 
-async def test_an_answer_streams_and_is_the_same_each_time(backend: LlamaCppBackend) -> None:
+async def test_an_answer_streams_and_is_the_same_where_the_same_is_cached(
+    backend: LlamaCppBackend,
+) -> None:
     first = await answer(backend, question("What is the capital of France?"))
     again = await answer(backend, question("What is the capital of France?"))
     # What is read at once and what is read token by token are rounded otherwise.

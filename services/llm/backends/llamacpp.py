@@ -235,7 +235,8 @@ class LlamaCppBackend:
         params.n_cache_reuse = _MOVED_TOKENS
         if self.device == "cpu":
             # Else it takes the tokens of a conversation one by one: behind 1,600 of them a prompt
-            # takes half as long again.
+            # takes half as long again. What is read at once and what is read token by token are
+            # rounded otherwise for it.
             disabled = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
             params.flash_attn_type = disabled
         for cpu in (params.cpuparams, params.cpuparams_batch):

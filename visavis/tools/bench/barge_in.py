@@ -116,8 +116,6 @@ class BargeInBench:
             return Interruption(clip.name, kind, stopped=False, note="no long answer came")
         before = await self._scraper.read()
         await visitor.speak_over(clip)
-        trace.speech_start_s = visitor.sent_at(clip.span.start_samples)
-        trace.speech_end_s = visitor.sent_at(clip.span.end_samples - 1)
         await visitor.pause(_WATCH_S)
         counters = rise(before, await self._scraper.read())
         record = await visitor.record(turn)

@@ -52,6 +52,8 @@ from tests.tools.bench.peer.parts import (
 )
 from visavis.engine import open_engine
 
+# Speech before the pipeline has started is lost.
+_STARTED_S = 1.0
 PARAMS = TransportParams(
     audio_in_enabled=True,
     audio_in_sample_rate=IN_HZ,
@@ -72,10 +74,10 @@ class Models:
 class Agent:
     """The pipeline, between a microphone and a loudspeaker. Made by `agent`."""
 
-    def __init__(self, job: dict[str, Any], desk: Desk, parts: Models) -> None:
+    def __init__(self, job: dict[str, Any], desk: Desk, models: Models) -> None:
         self._job = job
         self._desk = desk
-        self._models = parts
+        self._models = models
         self._context = LLMContext()
         self._worker: PipelineWorker | None = None
 
@@ -83,12 +85,13 @@ class Agent:
     async def running(
         self, microphone: FrameProcessor, loudspeaker: FrameProcessor
     ) -> AsyncIterator[None]:
-        """Hear and speak until the context ends."""
+        """Hear and speak from when it is entered until it ends."""
         worker = self._worker = self._made(microphone, loudspeaker)
         runner = WorkerRunner(handle_sigint=False)
         await runner.add_workers(worker)
         running = asyncio.create_task(runner.run())
         try:
+            await asyncio.sleep(_STARTED_S)
             yield
         finally:
             await worker.cancel()

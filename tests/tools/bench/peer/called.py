@@ -30,7 +30,6 @@ async def called(job: dict[str, Any]) -> None:
         await connection.initialize(offer["sdp"], offer["type"])
         transport = SmallWebRTCTransport(connection, PARAMS)
         async with made.running(transport.input(), transport.output()):
-            await asyncio.sleep(1.0)  # speech before the pipeline has started is lost
             _reply(connection.get_answer())
             await _served(made, desk)
         await connection.disconnect()
@@ -39,23 +38,23 @@ async def called(job: dict[str, Any]) -> None:
 async def _served(made: Agent, desk: Desk) -> None:
     cost = Cost()
     while (wanted := await _request()) is not None:
+        told: dict[str, Any] = {}
         match wanted["do"]:
             case "begin":
                 made.begin_conversation()
-                _reply({})
             case "note":
                 desk.notes, cost = Notes(), Cost()
-                _reply({})
             case "story":
                 await made.tell_a_long_story()
-                _reply({})
             case "hush":
                 await made.hush()
-                _reply({})
             case "stopped":
-                _reply({"at_s": desk.notes.last("bot_stopped")})
+                told = {"at_s": desk.notes.last("bot_stopped")}
             case "tell":
-                _reply({**desk.notes.told(), **cost.told()})
+                told = {**desk.notes.told(), **cost.told()}
+            case other:
+                raise ValueError(f"nothing is known of {other!r}")
+        _reply(told)
 
 
 async def _request() -> Any:

@@ -79,8 +79,6 @@ class Caller:
         spoken_s = self.job["spoken_s"]
         await speaker.until(lambda: trace.audible_s(float("-inf")) >= spoken_s, ANSWER_TIMEOUT_S)
         await speaker.speak_over(clip)
-        trace.speech_start_s = speaker.sent_at(clip.span.start_samples)
-        trace.speech_end_s = speaker.sent_at(clip.span.end_samples - 1)
         await speaker.pause(self.job["watch_s"])
         return await self._told("interruption", clip)
 

@@ -91,7 +91,6 @@ async def visited(job: dict[str, Any]) -> list[dict[str, Any]]:
     desk = Desk()
     microphone, loudspeaker = Microphone(PARAMS), Loudspeaker(PARAMS, desk)
     async with agent(job, desk) as made, made.running(microphone, loudspeaker):
-        await asyncio.sleep(1.0)  # speech before the pipeline has started is lost
         every_s = job.get("every_s", 0.0)
         return await visit(
             Inside(job, made, desk, microphone),

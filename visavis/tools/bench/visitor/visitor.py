@@ -70,13 +70,13 @@ class Speaker:
         # Nothing of the last exchange may be taken for this one's.
         self.trace = Trace()
         await self.speak_over(clip)
-        self.trace.speech_start_s = self.sent_at(clip.span.start_samples)
-        self.trace.speech_end_s = self.sent_at(clip.span.end_samples - 1)
 
     async def speak_over(self, clip: Clip) -> None:
         """Speak `clip` into the present exchange; returns when its sound has been sent."""
         self._speech, self._spoken, self._send_times = clip.pcm, 0, []
         await self.until(lambda: self._spoken >= len(clip.pcm), len(clip.pcm) / RATE_HZ + 10)
+        self.trace.speech_start_s = self.sent_at(clip.span.start_samples)
+        self.trace.speech_end_s = self.sent_at(clip.span.end_samples - 1)
 
     def sent_at(self, sample: int) -> float:
         """When the packet with this sample of the newest clip was sent."""
@@ -195,19 +195,17 @@ class Visitor(Speaker):
 
     async def _moved(self, transport: Transport) -> bool:
         """Speak and listen; True once the session has gone to another gateway."""
+        pictures = self._drawn_by == "server"
+        connecting = connect(
+            transport, self._client, self.session.id, self._clock, pictures=pictures
+        )
         moved = False
         try:
-            async with self._connected(transport) as media:
+            async with connecting as media:
                 await self.talk(media)
         except* MediaMovedError:
             moved = True
         return moved
-
-    def _connected(self, transport: Transport) -> contextlib.AbstractAsyncContextManager[Media]:
-        pictures = self._drawn_by == "server"
-        return connect(
-            transport, self._client, self.session.id, self._clock, "speaker", pictures=pictures
-        )
 
     async def _follow(self) -> None:
         async for event in self.session.events():
@@ -257,7 +255,7 @@ def connect(
     client: GatewayClient,
     session: str,
     clock: Clock,
-    role: Role,
+    role: Role = "speaker",
     *,
     pictures: bool = True,
 ) -> contextlib.AbstractAsyncContextManager[Media]:
