@@ -89,7 +89,7 @@ LABELS: Mapping[str, str] = {
     "language": "codes of languages that a voice is loaded for",
     "direction": "read, written",
     "state": "running, waiting, queued",
-    "mode": "live, speaking, loop, blendshapes",
+    "mode": "live, speaking, loop, kept, blendshapes",
     "face_late_frames{mode}": "live, speaking",
     "figure": "measured, predicted, alone",
     "transport": "webrtc, websocket",

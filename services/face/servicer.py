@@ -31,7 +31,6 @@ from services.face.session import FaceSession
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
-from visavis.serving import metrics
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError
@@ -447,7 +446,6 @@ async def _loop_responses(
                 listening=chunk.listening,
             )
             yield face_pb2.RenderLoopResponse(loop=loop)
-        metrics.face_frames.labels("loop").inc()
         waiting.append(face_pb2.LoopPicture(data=chunk.payload, keyframe=chunk.keyframe))
         if len(waiting) == chunk.fps:
             yield face_pb2.RenderLoopResponse(pictures=face_pb2.LoopPictures(pictures=waiting))

@@ -55,6 +55,14 @@ class FaceSettings(EngineSettings):
         "silence, and then come in ever new orders; a shorter one is ready sooner",
     )
 
+    loop_disk_mb: int = Field(
+        300,
+        ge=0,
+        le=100_000,
+        description="Disk space for that idle life, in the folder of the avatars, so that it is "
+        "not drawn anew at every start: 10 to 40 an avatar; 0: none",
+    )
+
     @property
     def own_bundles(self) -> Sequence[str]:
         return [self.engine_bundle] if self.engine_bundle and self.engine != "warp" else []

@@ -9,8 +9,10 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Sequence
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +26,13 @@ from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
 from services.face.draw.pose import FacePose, Frame
 from services.face.engines.base import AvatarInfo, FaceEngine, NetworkState, Upload
-from services.face.engines.choice import open_face_engine
+from services.face.engines.choice import default_avatar_dir, open_face_engine
+from services.face.kept_loops import KeptLoops
 from services.face.lips.audio_to_face import WEIGHTS, AudioToFace, AudioToFaceStream
 from services.face.lips.turn_lips import Hearing
 from services.face.settings import FaceSettings
 from visavis.engine import Engine, EngineLane
+from visavis.serving import metrics
 from visavis.serving.errors import (
     AtCapacityError,
     EngineError,
@@ -77,6 +81,8 @@ class Studio:
         self._gallery_lane = EngineLane("face-gallery")
         self._maker_lane = EngineLane("face-maker")
         self._decoder = Decoder(settings.decode_limit_s)
+        root = settings.avatar_dir or default_avatar_dir()
+        self._loops = KeptLoops(root, settings.loop_disk_mb * 1_000_000)
         self._busy: Counter[int] = Counter()
 
     @property
@@ -145,13 +151,15 @@ class Studio:
     async def loop(
         self, avatar: str, codec: VideoCodec, *, fps: int, listening: bool = False
     ) -> AsyncGenerator[VideoChunk, None]:
-        """The pictures of an avatar's loop, drawn as they are asked for, after everything else.
+        """The pictures of an avatar's loop: those that are kept, or drawn as they are asked for,
+        after everything else.
 
         listening: of that in which it listens to somebody.
 
         Raises OutOfOrderError where its idle life does not repeat, UnknownNameError.
         """
-        painter = await self._painter(avatar or self._settings.avatar)
+        avatar = avatar or self._settings.avatar
+        painter = await self._painter(avatar)
         digest = self._loop_of(painter, fps)
         if not digest:
             painter.cancel_ahead()
@@ -165,13 +173,24 @@ class Studio:
             blendshapes=False,
             loop=digest,
         )
+        motion = loop_motion(digest, fps, self._settings.idle_life_s)
+        frames = loop_frames(motion, listening=listening)
         try:
-            motion = loop_motion(digest, fps, self._settings.idle_life_s)
-            for frame in loop_frames(motion, listening=listening):
-                place = partial(_place_in_loop, frame.index)
-                [(_, chunk)] = await pictures.draw(frame, place)
-                assert isinstance(chunk, VideoChunk)
+            file = await self._loop_file(avatar, digest, codec, listening=listening)
+            first = await _drawn(pictures, next(frames))
+            made = [Encoded(first.payload, first.keyframe)]
+            kept = await self._gallery_lane.run(self._loops.read, file) if file else ()
+            yield first
+            if list(kept[:1]) == made:  # else another version has drawn them
+                for index, picture in enumerate(kept[1:], 1):
+                    yield _kept(first, index, picture)
+                return
+            for frame in frames:
+                chunk = await _drawn(pictures, frame)
+                made.append(Encoded(chunk.payload, chunk.keyframe))
                 yield chunk
+            if file is not None:
+                await self._gallery_lane.run(self._loops.keep, file, made)
         finally:
             await pictures.close()
 
@@ -273,6 +292,17 @@ class Studio:
         if self._shared is not None:
             await self._shared.sync(look=look)
 
+    async def _loop_file(
+        self, avatar: str, digest: str, codec: VideoCodec, *, listening: bool
+    ) -> Path | None:
+        """Where that loop is kept, once it is drawn; avatar: "" is the default one."""
+        known = await self._gallery_lane.run(self._engine.avatars)
+        info = next((info for info in known if info.name == avatar or not avatar), None)
+        if info is None or info.loops is None:
+            return None
+        kind = f"{codec.name.lower()}-{'listening' if listening else 'resting'}"
+        return info.loops / f"{digest}.{kind}"
+
     def _loop_of(self, painter: Painter, fps: int) -> str:
         return loop_digest(
             painter.look, fps, self._settings.bitrate_kbps, self._settings.idle_life_s
@@ -285,6 +315,27 @@ class Studio:
             encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()
+
+
+async def _drawn(pictures: PictureMaker, frame: Frame) -> VideoChunk:
+    """A frame of a loop."""
+    [(_, chunk)] = await pictures.draw(frame, partial(_place_in_loop, frame.index))
+    assert isinstance(chunk, VideoChunk)
+    metrics.face_frames.labels("loop").inc()
+    return chunk
+
+
+def _kept(first: VideoChunk, index: int, picture: Encoded) -> VideoChunk:
+    """The index-th picture of the loop that begins with `first`."""
+    metrics.face_frames.labels("kept").inc()
+    return replace(
+        first,
+        place=_place_in_loop(index, Kind.VIDEO, last=False),
+        payload=picture.payload,
+        keyframe=picture.keyframe,
+        number=1 + index,
+        motion_frame=index,
+    )
 
 
 def _place_in_loop(index: int, kind: Kind, last: bool) -> Place:

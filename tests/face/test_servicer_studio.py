@@ -18,6 +18,7 @@ from services.face.settings import FaceSettings
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
+from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
@@ -161,3 +162,23 @@ async def refused(stub: Stub, image: bytes) -> grpc.aio.AioRpcError:
 
 def said(error: grpc.aio.AioRpcError) -> str:
     return str(error.details())
+
+
+async def test_a_loop_is_drawn_once_and_not_at_every_start(tmp_path: Path) -> None:
+    drawn, kept = (MetricGrowth("face_frames_total", mode=mode) for mode in ("loop", "kept"))
+
+    async def loop() -> list[face_pb2.RenderLoopResponse]:
+        async with serving(tmp_path, idle_life_s=6) as stub:
+            request = face_pb2.RenderLoopRequest(codec=media_pb2.H264)
+            return [answer async for answer in stub.RenderLoop(request)]
+
+    first = await loop()
+    assert (drawn.value, kept.value) == (150, 0)
+    assert await loop() == first
+    assert (drawn.value, kept.value) == (151, 149), "one, to see that it is the same"
+    [file] = (tmp_path / ".loops" / "default").iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert await loop() == first
+    assert drawn.value == 301, "what is damaged is drawn anew"
+    assert await loop() == first
+    assert drawn.value == 302

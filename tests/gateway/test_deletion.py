@@ -28,7 +28,7 @@ from tests.serving.grpc_server import served
 from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Registration
 from visavis.tools.stack.nats_server import NatsServer
-from visavis.v1 import face_pb2, face_pb2_grpc
+from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -56,7 +56,7 @@ class House:
 async def face(folder: Path, bus: Bus) -> AsyncIterator[face_pb2_grpc.FaceAnimationStub]:
     """A replica, with a disk of its own, that gateways find."""
     instance = f"face-{folder.name}"
-    service = FaceService(FaceSettings(avatar_dir=folder, lanes=1), bus, instance)
+    service = FaceService(FaceSettings(avatar_dir=folder, lanes=1, idle_life_s=6), bus, instance)
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         registration = Registration(
             bus,
@@ -134,7 +134,9 @@ async def test_nothing_of_a_deleted_avatar_is_anywhere(house: House) -> None:
         }
         assert (await http.post("/v1/avatars", **form)).status_code == 201
         for stub in house.faces:
-            await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+            request = face_pb2.RenderLoopRequest(avatar="annlee", codec=media_pb2.VP8)
+            assert [part async for part in stub.RenderLoop(request)]
+        assert len(list(house.folder.glob("*/annlee/.loops/*"))) == 2
         (aside := house.folder / "2" / ".replaced-0-annlee").mkdir()
         (aside / "portrait.png").write_bytes((house.folder / "2/annlee/portrait.png").read_bytes())
         sessions = [

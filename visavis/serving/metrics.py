@@ -233,7 +233,8 @@ face_lateness_seconds = Histogram(
 )
 face_frames = Counter(
     "face_frames_total",
-    "Frames made: live, speaking or loop; blendshapes: not drawn, as viewers do it themselves.",
+    "Frames made: live, speaking or loop; blendshapes: not drawn, as viewers do it themselves; "
+    "kept: of a loop that an earlier start has drawn.",
     ["mode"],
 )
 face_late_frames = Counter(

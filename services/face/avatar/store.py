@@ -57,6 +57,8 @@ log = logging.getLogger(__name__)
 DEFAULT_AVATAR = "default"
 _BUILTIN_FOLDER = Path(__file__).parents[1] / "avatars"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LOOPS = ".loops"
+"""Folder of loops of idle life: of an avatar's folder, or of all that ship with the product."""
 _SHARED = ".shared"
 """File of an avatar's folder: its digest in the bucket that all replicas share."""
 _MARK = ".mark"
@@ -149,12 +151,19 @@ class FolderStore(ABC, Generic[KeptT]):
         found = []
         for name in self.names():
             try:
-                found.append(self._info(name, self._folder_of(name)))
+                info = self._info(name, self._folder_of(name))
+                found.append(replace(info, loops=self.loops(name)))
             except UnknownNameError:
                 continue  # deleted meanwhile
             except InvalidInputError as error:
                 log.warning("left out of the list of avatars: %s", error)
         return found
+
+    def loops(self, name: str) -> Path:
+        """Folder for an avatar's loops of idle life, which need not be there."""
+        if self.is_builtin(name):
+            return self._folder / LOOPS / name
+        return self._folder / name / LOOPS
 
     def portrait(self, name: str) -> bytes:
         """JPEG. UnknownNameError lists what exists."""

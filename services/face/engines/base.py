@@ -30,6 +30,10 @@ class AvatarInfo:
     """Folder of the head bundle that clients can draw it from themselves; None: they cannot."""
     engine: str = ""
     """What draws it."""
+    loops: Path | None = None
+    """Folder in which its loops of idle life may be kept: it goes with the avatar. None: they may
+    not.
+    """
 
 
 Keep = Callable[[], AvatarInfo]
