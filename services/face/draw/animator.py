@@ -37,7 +37,7 @@ EASE_FRAMES = 3
 """120 ms at 25 fps: how fast the mouth shuts after an interruption."""
 _NOWHERE = -1
 _LIP_COLUMNS = [POSE_INDEX[name] for name in LIP_COEFFICIENTS]
-_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.12
+_SPEECH_RISE, _SPEECH_FALL = 0.12, 0.18
 """Share of the way to speaking and back to rest that the livelier motion goes in one frame."""
 _ACCENT_GAP_S = 0.8
 _BLINK_GAP_S = 1.0
