@@ -16,6 +16,7 @@ from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.waiting.line import Departures, Line, Phase, Place
+from visavis.serving.admission.reporting import REPORT_S
 from visavis.serving.errors import (
     DrainingError,
     InvalidInputError,
@@ -28,10 +29,10 @@ from visavis.wire.clock import Clock, MonotonicClock
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-"""How often it is looked whether there is room for who waits: replicas tell as often."""
+"""How often it is looked whether there is room for who waits."""
 AFTER_REFUSAL_S = 2.0
 """A replica that has just refused a session measures before it is asked again."""
-SEEN_S = 0.7
+SEEN_S = REPORT_S + 0.2
 """So long after a session was let in, all replicas have told how they stand with it."""
 TOLD_S = 1.0
 """How often those who listen are told how their place stands."""

@@ -51,6 +51,7 @@ from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.bundles.store import bundle_path
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.settings import ENV_PREFIX, SECTIONS
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
 from visavis.tools.bench.figures.processes import find_processes
 from visavis.tools.bench.figures.report import machine, machine_kind
@@ -163,6 +164,8 @@ def main(
 ) -> None:
     """Measure both in one run, by turns, and print the ratios."""
     check_output(json_path, ".json")
+    for variable in settings_in(os.environ):
+        del os.environ[variable]
     console = wide_console()
     chosen = _known("models", models, PROFILES)
     modes = _known("peers", peers, PEERS)
@@ -237,6 +240,12 @@ def recorded(folder: Path) -> list[Clip]:
         for turn in load_turn_clips(folder, "en", "test")
         if (turn.origin, turn.category) == ("recorded", "finished")
     ]
+
+
+def settings_in(environ: Iterable[str]) -> list[str]:
+    """Variables that would outrank what our services are told here."""
+    ours = tuple(f"{ENV_PREFIX}{section.upper()}_" for section in SECTIONS)
+    return [variable for variable in environ if variable.startswith(ours)]
 
 
 def language_model(plan: Plan) -> dict[str, Any]:
@@ -421,7 +430,9 @@ def summary(side: Side) -> str:
 
 
 def table(model: str, group: str, sides: Sequence[Side]) -> Table:
-    """P50 / P90 of each over one set of questions, and ours by theirs."""
+    """P50 / P90 of each over one set of questions, and ours by theirs over those that count on
+    both sides.
+    """
     turns = [groups_of(side.turns).get(group, []) for side in sides]
     spreads = [compared(t, s.interruptions) for t, s in zip(turns, sides, strict=True)]
     title = f"{model}, {group}, {machine_kind()}: P50 / P90, and ours by theirs (19 times of 20)"
@@ -434,6 +445,9 @@ def table(model: str, group: str, sides: Sequence[Side]) -> Table:
         for other, spread in zip(turns[1:], spreads[1:], strict=True):
             row += [_spread(spread[name], name), _ratios(spreads[0], spread, turns[0], other, name)]
         made.add_row(*row)
+    both = [paired(turns[0], other, "voice_to_voice", 50) for other in turns[1:]]
+    counts = [str(found.questions) if found else "0" for found in both]
+    made.add_row("counted on both sides", "", *(cell for n in counts for cell in ("", n)))
     standings = [standing(of_side).to_dict() for of_side in turns]
     for name in standings[0]:
         cells = ["-" if told[name] is None else str(told[name]) for told in standings]
@@ -459,10 +473,14 @@ def _ratios(
     """ "0.50 (0.45 – 0.56) / 0.61 (0.52 – 0.70)"."""
     told = []
     for key, percentile in (("p50", 50), ("p90", 90)):
-        value = ratio(ours[name], theirs[name], key)
-        within = paired(our_turns, their_turns, name, percentile)
+        if name == "barge_in_to_silence":  # which is no question's
+            value = ratio(ours[name], theirs[name], key)
+            told.append("-" if value is None else f"{value:.2f}")
+            continue
+        found = paired(our_turns, their_turns, name, percentile)
+        within = None if found is None else found.within
         span = "" if within is None else f" ({within[0]:.2f} – {within[1]:.2f})"
-        told.append("-" if value is None else f"{value:.2f}{span}")
+        told.append("-" if found is None else f"{found.value:.2f}{span}")
     return " / ".join(told)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -166,10 +167,20 @@ def compared(
     return out
 
 
+@dataclass(frozen=True, slots=True)
+class PairedRatio:
+    """Ours by theirs over the questions that count on both sides; below 1 is better for us."""
+
+    value: float
+    within: Interval | None
+    """19 times of 20; None: there are too few questions."""
+    questions: int
+
+
 def paired(
     ours: Sequence[TurnFigures], theirs: Sequence[TurnFigures], name: str, percentile: float
-) -> Interval | None:
-    """Between what the ratio of a figure lies, over the questions that count on both sides."""
+) -> PairedRatio | None:
+    """The ratio of a percentile of a figure; None where no question counts on both sides."""
     own = {turn.clip: turn.figures.get(name) for turn in ours if turn.counted}
     pairs = [
         (mine, other)
@@ -178,7 +189,14 @@ def paired(
         and (mine := own.get(turn.clip)) is not None
         and (other := turn.figures.get(name)) is not None
     ]
-    return ratio_interval([a for a, _ in pairs], [b for _, b in pairs], percentile)
+    if not pairs:
+        return None
+    of_us, of_them = [a for a, _ in pairs], [b for _, b in pairs]
+    below = float(np.percentile(of_them, percentile))
+    if not below:
+        return None
+    value = float(np.percentile(of_us, percentile)) / below
+    return PairedRatio(value, ratio_interval(of_us, of_them, percentile), len(pairs))
 
 
 def ratio(

@@ -61,8 +61,13 @@ def test_a_ratio_is_of_the_questions_that_count_on_both_sides() -> None:
     theirs = [turn_of(told(12.5 + 0.1 * n, clip=str(n))) for n in range(8)]
     ours = [turn_of(told(12.25 + 0.05 * n, clip=str(n))) for n in range(8)]
     ours[7].counted = False
-    assert paired(ours, theirs, "voice_to_voice", 50) == pytest.approx((0.5, 0.5))
-    assert paired(ours[:3], theirs, "voice_to_voice", 50) is None
+    theirs[7].figures["voice_to_voice"] = 100.0
+    found = paired(ours, theirs, "voice_to_voice", 50)
+    assert found is not None and found.questions == 7
+    assert found.value == pytest.approx(0.5) and found.within == pytest.approx((0.5, 0.5))
+    few = paired(ours[:3], theirs, "voice_to_voice", 50)
+    assert few is not None and few.within is None
+    assert paired([], theirs, "voice_to_voice", 50) is None
 
 
 def test_interruption_ends_with_the_last_audible_piece_of_the_old_answer() -> None:

@@ -16,6 +16,7 @@ from tests.tools.bench.peer_pipecat import (
     agent_environment,
     agent_job,
     recorded,
+    settings_in,
 )
 from visavis.tools.bench.visitor.clips import HELD_OUT, RATE_HZ, Clip, SpeechSpan
 
@@ -57,6 +58,8 @@ def test_an_agent_is_told_the_same_whatever_the_environment_says(
     assert jobs[0]["llm_threads"] == peer_pipecat.language_model(plan)["threads"] == 1
     assert "pirate" not in jobs[0]["persona"]
     assert "THREADS" not in agent_environment()
+    given = ["VISAVIS_LLM_THREADS", "VISAVIS_ASR_PORT", "VISAVIS_MODEL_DIR", "HOME"]
+    assert settings_in(given) == given[:2], "ours neither"
 
 
 def test_people_s_recordings_are_of_the_half_that_no_rule_was_chosen_on() -> None:
