@@ -1,10 +1,10 @@
 """Questions that nothing was tuned on: other texts, other voices, pauses in mid-sentence, noise.
 
 Our own recogniser and turn-taking know our own voice; a figure on it flatters. These are spoken by
-six voices of Kokoro that nothing of ours was learnt from; a quarter of them
-with a pause put in where nobody ends, half of them in noise. The noise is simulated, and goes on behind the speech: one that ended with it
-would tell where the end is. What synthetic voices cannot tell is how people hesitate: put
-recordings of people beside it, with `"group": "held out"` in their labels.
+six voices of Kokoro that nothing of ours was learnt from; a quarter of them with a pause put in
+where nobody ends, half of them in noise. The noise is simulated, and goes on behind the speech: one
+that ended with it would tell where the end is. What synthetic voices cannot tell is how people
+hesitate: put recordings of people beside it, with `"group": "held out"` in their labels.
 """
 
 from __future__ import annotations
