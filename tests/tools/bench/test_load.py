@@ -14,7 +14,7 @@ from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.load.command import steps_of
 from visavis.tools.bench.load.exchange import Asked, Exchange, Talk, settle, silent_wait_s
 from visavis.tools.bench.load.guest import InLine
-from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions
+from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions, not_judged
 from visavis.tools.bench.load.ledger import Line, code_word, judge, with_code
 from visavis.tools.bench.load.playout import PICTURE_S, PlayoutFigures, PlayoutJudge
 from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, Wait, sum_up
@@ -271,6 +271,14 @@ def test_the_knee_is_the_last_step_that_is_as_good_as_a_lone_visitor() -> None:
     failed = step(2, 0.4)
     failed.exchanges.append(Exchange(0, 11, True, False, 30.0, "not_asked"))
     assert find_knee([lone, failed], limits).why == ("1 questions failed",)
+
+
+def test_it_is_said_what_could_not_be_judged() -> None:
+    text = "text to voice could not be judged"
+    assert not_judged([step(2, 0.5), step(1, 0.4)]) == [f"at 1: {text}", f"at 2: {text}"]
+    unseen = step(1, 0.4)
+    unseen.playout.frames = 0
+    assert "late pictures" in not_judged([unseen])[0]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from visavis.tools.bench.load.knee import (
     find_knee,
     lone_of,
     next_sessions,
+    not_judged,
     troubles,
 )
 from visavis.tools.bench.load.pages import (
@@ -294,7 +295,7 @@ def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: i
 
     count = len(wanted) if wanted is not None else most_steps(most)
     done = sorted(bench.measure(count, "the visitors come", climb), key=lambda s: s.sessions)
-    return _Outcome(done, find_knee(done, LIMITS), notes)
+    return _Outcome(done, find_knee(done, LIMITS), [*notes, *not_judged(done)])
 
 
 # ------------------------------------------------------------ which steps

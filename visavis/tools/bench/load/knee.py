@@ -78,6 +78,22 @@ def troubles(step: StepResult, lone: StepResult, limits: Limits) -> list[str]:
     return found
 
 
+def not_judged(steps: Sequence[StepResult]) -> list[str]:
+    """What no limit could be held against, a phrase for each such step."""
+    lone, told = lone_of(steps), list[str]()
+    for step in sorted(steps, key=lambda one: one.sessions):
+        lacking = [
+            figure.removesuffix("_due").replace("_", " ")
+            for figure in JUDGED
+            if step.p95(figure) is None or lone.p95(figure) is None
+        ]
+        if not step.playout.frames:
+            lacking.append("late pictures")
+        if lacking:
+            told.append(f"at {step.sessions}: {', '.join(lacking)} could not be judged")
+    return told
+
+
 def next_sessions(within: Mapping[int, bool], most: int) -> int | None:
     """How many visitors to try next, to find the knee by doubling and then halving the distance.
 
