@@ -158,9 +158,10 @@ Visit: TypeAlias = Annotated[
     float,
     typer.Option(
         min=0,
-        help="Visitors leave after about so long and others come, through the queue where there is "
-        "no room: how long they were told to wait is held against how long they did. 0: all are "
-        "there from the first to the last.",
+        help="Visitors leave after so long on average and others come, through the queue where "
+        "there is no room: how long they were told to wait is held against how long they did. Each "
+        "visit's length is drawn lognormally about that mean, with a standard deviation of 0.4 of "
+        "the logarithm. 0: all are there from the first to the last.",
     ),
 ]
 WhoIsLetIn: TypeAlias = Annotated[
