@@ -191,7 +191,9 @@ class Entrance:
             self._keep_awake()
             head = self._line.head
             if head is not None and now_s >= self._not_before_s and self._short(head.wish) is None:
-                await self._admit(head)
+                await self._see_others()
+                if self._short(head.wish) is None:
+                    await self._admit(head)
             await asyncio.sleep(LOOK_S)
 
     async def _admit(self, place: Place[Wish]) -> None:
@@ -233,7 +235,16 @@ class Entrance:
         async with self._in_turn:
             # What the last one asks has to be in what replicas tell before another is weighed.
             await asyncio.sleep(max(0.0, self._let_in_at_s + SEEN_S - self._clock.now()))
+            await self._see_others()
             return await self._create(wish)
+
+    async def _see_others(self) -> None:
+        """Whom other gateways have let in since replicas last told; nothing where there are none.
+
+        A replica sees to its own room; what answers may take together no replica knows.
+        """
+        if len(self._registry.gateways) > 1:
+            await self._registry.refresh()
 
     async def _create(self, wish: Wish) -> Session:
         await self._refuse_where_full(wish)

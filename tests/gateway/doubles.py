@@ -70,6 +70,8 @@ class Script:
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
     slots: int = 4
+    capacity: dict[str, float] = field(default_factory=dict)
+    """What each stage tells that it measures."""
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service, or of one replica by its name, ends with."""
     may_attach: asyncio.Event = field(default_factory=_set)
@@ -182,6 +184,9 @@ class Double:
             slots=self.script.slots,
             free_slots=self.script.slots - self.leases,
             languages=["en", "zh"],
+            capacity=control_pb2.Capacity(
+                free_slots=self.script.slots - self.leases, **self.script.capacity
+            ),
         )
 
     async def GetStatus(self, _request: Any, _context: Any) -> Any:

@@ -16,7 +16,9 @@ import websockets
 from nats.aio.msg import Msg
 
 from gateway.settings import GatewaySettings
+from gateway.stages.room import answer_load
 from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import problem
 from tests.gateway.test_turns import collect
@@ -93,6 +95,18 @@ async def test_new_sessions_go_where_most_room_is_and_either_lists_all(
     targets = (await client.call("GET", "/v1/metrics-targets")).json()
     own = [t["targets"][0] for t in targets if t["labels"]["service"] == "gateway"]
     assert sorted(f"http://{address}" for address in own) == sorted([gateway.url, other.url])
+
+
+async def test_whom_the_other_one_has_just_let_in_counts_at_once(
+    client: GatewayClient, gateway: RunningGateway, other: RunningGateway, doubles: Doubles
+) -> None:
+    doubles.script.capacity = {"sessions": 1, "alone_p95_s": 0.2, "predicted_p95_s": 0.25}
+    await gateway.inside.registry.refresh()
+    load = answer_load(gateway.inside.registry.replicas)
+    assert 0.7 < load < 1.0, "one more would just be served in time"
+    doubles.script.capacity["predicted_p95_s"] = 0.5  # and has come, and no stage has told it yet
+    with pytest.raises(GatewayError, match="answers would begin"):
+        await client.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
 
 
 async def test_a_session_of_the_other_one_is_talked_to_and_watched(
