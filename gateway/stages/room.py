@@ -28,9 +28,8 @@ class NoRoomError(AtCapacityError):
         expected_wait_s: float | None = None,
         waiting: int = 0,
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, expected_wait_s=expected_wait_s)
         self.service = service
-        self.expected_wait_s = expected_wait_s
         self.waiting = waiting
 
 

@@ -1,5 +1,5 @@
 """Who is let in, who waits, and for how long.
 
-`line`: places, first come first served, and when they will be free, by how long sessions last.
+`line`: places, first come first served.
 `entrance`: sessions are made here, at once or when a place's turn has come.
 """

@@ -15,7 +15,8 @@ from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
-from gateway.waiting.line import Departures, Line, Phase, Place
+from gateway.waiting.line import Line, Phase, Place
+from visavis.serving.admission.departures import Departures
 from visavis.serving.admission.reporting import REPORT_S
 from visavis.serving.errors import (
     DrainingError,

@@ -10,8 +10,9 @@ import pytest
 
 from gateway.stages.registry import ReplicaState
 from gateway.stages.room import shortage
-from gateway.waiting.line import Departures, Line, Phase
+from gateway.waiting.line import Line, Phase
 from visavis.serving.admission.admission import Capacity
+from visavis.serving.admission.departures import Departures
 from visavis.serving.discovery import Replica
 
 

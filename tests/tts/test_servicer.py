@@ -124,28 +124,38 @@ async def test_voices_are_listed_with_licence() -> None:
     assert "non-commercial" in chinese.voices[0].licence
 
 
+Request = tts_pb2.TtsAttachRequest
+
+
 async def test_attach_holds_a_slot_until_the_stream_ends(bus: Bus) -> None:
     async with serving(bus) as stub:
-        done = asyncio.Event()
 
-        async def lease() -> AsyncIterator[tts_pb2.TtsAttachRequest]:
-            config = tts_pb2.TtsAttachConfig(session="s1")
-            yield tts_pb2.TtsAttachRequest(config=config)
+        async def lease(session: str, done: asyncio.Event) -> AsyncIterator[Request]:
+            yield Request(config=tts_pb2.TtsAttachConfig(session=session))
             await done.wait()
 
-        events = aiter(stub.Attach(lease()))
-        assert (await anext(events)).ready.instance == "tts-test"
-        status = await stub.GetStatus(control_pb2.GetStatusRequest())
-        assert (status.service, status.slots, status.free_slots) == ("tts", 1, 0)
-        for session, code in (("s1", "ALREADY_EXISTS"), ("s2", "RESOURCE_EXHAUSTED")):
-            config = tts_pb2.TtsAttachConfig(session=session)
+        async def refusal_of(session: str) -> grpc.aio.AioRpcError:
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                [e async for e in stub.Attach(iter([tts_pb2.TtsAttachRequest(config=config)]))]
-            assert caught.value.code().name == code
-        done.set()
-        assert [event async for event in events] == []
-        status = await stub.GetStatus(control_pb2.GetStatusRequest())
-        assert status.free_slots == 1
+                [e async for e in stub.Attach(lease(session, asyncio.Event()))]
+            return caught.value
+
+        for told_wait in (False, True):
+            done = asyncio.Event()
+            events = aiter(stub.Attach(lease("s1", done)))
+            assert (await anext(events)).ready.instance == "tts-test"
+            status = await stub.GetStatus(control_pb2.GetStatusRequest())
+            assert (status.service, status.slots, status.free_slots) == ("tts", 1, 0)
+            assert (await refusal_of("s1")).code() is grpc.StatusCode.ALREADY_EXISTS
+            full = await refusal_of("s2")
+            assert full.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            # By how long sessions were here, so not before one has left.
+            trailing = dict(full.trailing_metadata() or ())
+            assert ("retry-after" in trailing) is told_wait
+            assert int(trailing.get("retry-after", "1")) >= 1
+            done.set()
+            assert [event async for event in events] == []
+            status = await stub.GetStatus(control_pb2.GetStatusRequest())
+            assert status.free_slots == 1
 
 
 async def test_attach_without_bus_says_so() -> None:

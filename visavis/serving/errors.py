@@ -34,7 +34,14 @@ class OutOfOrderError(VisavisError):
 
 
 class AtCapacityError(VisavisError):
-    """Every slot is taken: try another replica, or later."""
+    """Every slot is taken: try another replica, or later.
+
+    expected_wait_s: until there is room, as far as that is known.
+    """
+
+    def __init__(self, message: str, *, expected_wait_s: float | None = None) -> None:
+        super().__init__(message)
+        self.expected_wait_s = expected_wait_s
 
 
 class DrainingError(AtCapacityError):

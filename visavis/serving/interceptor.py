@@ -16,7 +16,7 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from visavis.serving import metrics
-from visavis.serving.errors import InvalidInputError, VisavisError, status_of
+from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError, status_of
 from visavis.serving.telemetry import traces
 from visavis.wire.clock import monotonic_ns
 
@@ -166,6 +166,8 @@ def _guard_stream(inner: Any, door: partial[Awaitable[None]], *, streaming: bool
     return behaviour
 
 
+RETRY_AFTER = "retry-after"
+"""Behind RESOURCE_EXHAUSTED, as in HTTP: seconds until there is room, as far as that is known."""
 _OTHERS = "nvidia"
 """How the packages begin of which services speak protocols of others."""
 
@@ -211,4 +213,6 @@ class _Call:
             return
         if not isinstance(error, (VisavisError, TimeoutError)):
             log.exception("%s failed", self._method, exc_info=error)
-        await context.abort(code, message)
+        wait_s = error.expected_wait_s if isinstance(error, AtCapacityError) else None
+        later = () if wait_s is None else ((RETRY_AFTER, str(max(1, round(wait_s)))),)
+        await context.abort(code, message, later)

@@ -31,6 +31,7 @@ from typing import Any, Generic, TypeVar
 from visavis.engine.base import EngineState
 from visavis.serving import metrics
 from visavis.serving.admission.admission import Admission, Capacity
+from visavis.serving.admission.departures import Departures
 from visavis.serving.admission.reporting import message_of
 from visavis.serving.errors import AtCapacityError, DrainingError
 from visavis.serving.lease import EventStream, Request, SlotTable, clock_reading, need_bus
@@ -39,6 +40,7 @@ from visavis.serving.logs import log_context
 from visavis.serving.telemetry.stages import Work, stage_traces
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus, Subscription
+from visavis.wire.clock import MonotonicClock
 from visavis.wire.media import Chunk, Place, Stamp, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -353,6 +355,8 @@ class Leases:
         self._bus = bus
         self._version = version("visavis")
         self._draining = asyncio.Event()
+        self._departures = Departures()
+        self._clock = MonotonicClock()
 
     @contextlib.contextmanager
     def attach(
@@ -362,8 +366,8 @@ class Leases:
 
         admitted: it was let in before and only comes back; a slot is all that it needs. light: it
         asks so little that it is not weighed and takes no slot, until `slots.weigh`. Raises
-        BusError without a bus, InvalidInputError, AlreadyExistsError, AtCapacityError or
-        DrainingError.
+        BusError without a bus, InvalidInputError, AlreadyExistsError, DrainingError, or
+        AtCapacityError with the wait that is to be expected, by how long sessions were here.
         """
         bus = need_bus(self._bus)
         if self._draining.is_set():
@@ -372,9 +376,22 @@ class Leases:
         weighed = not admitted and not light and session not in self.slots
         if weighed and (why := self.admission.refusal()):
             metrics.admission_refusals.inc()
-            raise AtCapacityError(why)
-        with self.slots.hold(session, light=light):
+            raise self._refused(why)
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(self.slots.hold(session, light=light))
+            except AtCapacityError as error:
+                raise self._refused(str(error)) from None
+            self._departures.opened(session, self._clock.now())
+            held.callback(self._left, session)
             yield Stage(session, bus, self._instance, self._draining)
+
+    def _left(self, session: str) -> None:
+        self._departures.ended(session, self._clock.now())
+
+    def _refused(self, why: str) -> AtCapacityError:
+        [wait_s] = self._departures.waits_s(1, self._clock.now())
+        return AtCapacityError(why, expected_wait_s=wait_s)
 
     def drain(self) -> None:
         """Take no further session, and tell those that are here to leave between two turns."""
