@@ -24,7 +24,6 @@ from aiortc.rtp import RtpPacket
 
 from gateway.__main__ import main
 from gateway.playout.sinks.tracks import PassTrack
-from gateway.playout.sinks.webrtc import asking_for_short_packets
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import JAW_OPEN, tone
@@ -275,12 +274,6 @@ async def test_a_bad_offer_is_explained(
     with pytest.raises(GatewayError, match=words) as refusal:
         await client.call("POST", f"/v1/sessions/{session.id}/webrtc", json=offer)
     assert refusal.value.code == "invalid_input"
-
-
-@pytest.mark.parametrize("following", ["", "m=video 9 x 97\r\na=mid:1\r\n"])
-async def test_the_wish_for_short_packets_stands_in_the_sounds_section(following: str) -> None:
-    sound = "v=0\r\nm=audio 9 x 96\r\na=mid:0\r\n"
-    assert asking_for_short_packets(sound + following) == f"{sound}a=ptime:10\r\n{following}"
 
 
 async def _another_signature(self: Any, packets: Any, urgent: bool) -> None: ...

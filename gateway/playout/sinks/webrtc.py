@@ -52,7 +52,6 @@ POSES_CHANNEL = "face"
 """A data channel of this label has the poses, in the records of the WebSocket of that name."""
 _MOST_POSES_BYTES = 16_384
 """Of poses that wait for a slow connection: some seconds."""
-MIC_PACKET_MS = 10
 CONNECT_TIMEOUT_S = 20.0
 # A browser tells how it receives several times a second to every five seconds. One that tells
 # nothing for so long is not there now; its connection is kept, for it may come back.
@@ -149,8 +148,7 @@ class Peer:
             self.codec = negotiated_codec(local.sdp)
         self._start(self._give_up())
         self._start(self._look_for_life())
-        speaks = self.role != "viewer"
-        return (asking_for_short_packets(local.sdp) if speaks else local.sdp), local.type
+        return local.sdp, local.type
 
     async def add_candidates(self, candidates: Iterable[RTCIceCandidate | None]) -> None:
         """What the browser has found since its offer; None: no more. Raises InvalidInputError."""
@@ -466,17 +464,6 @@ def _preferred_codecs() -> list[Any]:
         return {"video/h264": 0, "video/vp8": 1}.get(name, 2)
 
     return sorted((c for c in known if rank(c) < 2 or c.mimeType.endswith("rtx")), key=rank)
-
-
-def asking_for_short_packets(sdp: str) -> str:
-    """An answer that has the browser send its microphone in packets of MIC_PACKET_MS.
-
-    What is said at the beginning of a packet waits for its end: 20 ms is usual for listening.
-    """
-    before, section, rest = sdp.partition("m=audio ")
-    sound, following, others = rest.partition("\r\nm=")
-    wish = f"\r\na=ptime:{MIC_PACKET_MS}"
-    return before + section + sound.removesuffix("\r\n") + wish + (following or "\r\n") + others
 
 
 def negotiated_codec(sdp: str) -> VideoCodec:

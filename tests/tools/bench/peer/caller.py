@@ -1,7 +1,4 @@
-"""A visitor who calls an agent of Pipecat's over WebRTC, as he calls us: the same client.
-
-His microphone sends packets of 20 ms, as a browser does that is not asked for others.
-"""
+"""A visitor who calls an agent of Pipecat's over WebRTC, as he calls us: the same client."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ from visavis.tools.bench.visitor.visitor import Speaker
 from visavis.tools.bench.visitor.webrtc import call
 from visavis.wire.clock import MonotonicClock
 
-_PACKET_MS = 20
 _LONGEST_LINE = 1 << 22
 _LOOK_AGAIN_S = 0.25
 _SILENT_S = 0.5
@@ -154,7 +150,7 @@ async def called(
 @contextlib.asynccontextmanager
 async def _calling(lines: Lines) -> AsyncIterator[Speaker]:
     clock = MonotonicClock()
-    async with call(lines.ask, clock, _PACKET_MS, pictures=False) as media:
+    async with call(lines.ask, clock, pictures=False) as media:
         speaker = Speaker(clock)
         talking = asyncio.create_task(speaker.talk(media))
         talking.add_done_callback(lambda done: speaker.end(_why(done)))

@@ -51,14 +51,15 @@ class SeenPicture:
     media_s: float
 
 
+MIC_SAMPLES = 320
+"""Of the microphone, at 16 kHz, in each message or packet: 20 ms, as browsers send them."""
+
+
 class Media(Protocol):
     """One visitor's microphone, and what comes back."""
 
-    mic_samples: int
-    """Of the microphone, at 16 kHz, in each message: as the page sends them."""
-
     async def send(self, pcm_s16le: bytes) -> None:
-        """The next `mic_samples` of the microphone, now."""
+        """The next MIC_SAMPLES of the microphone, now."""
 
     def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
         """Everything that arrives, timed by the client's clock. Raises MediaEndedError at the

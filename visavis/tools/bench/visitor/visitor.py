@@ -18,6 +18,7 @@ from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip
 from visavis.tools.bench.visitor.media import (
+    MIC_SAMPLES,
     HeardSound,
     Media,
     MediaEndedError,
@@ -60,8 +61,6 @@ class Speaker:
         self._changed = asyncio.Event()
         self._speech: NDArray[np.int16] = np.zeros(0, np.int16)
         self._spoken = 0
-        self._mic_samples = 0
-        """In each message that is sent."""
         self._send_times: list[float] = []
         self._ended: BaseException | None = None
 
@@ -80,7 +79,7 @@ class Speaker:
 
     def sent_at(self, sample: int) -> float:
         """When the packet with this sample of the newest clip was sent."""
-        return self._send_times[sample // self._mic_samples]
+        return self._send_times[sample // MIC_SAMPLES]
 
     async def until(self, met: Callable[[], bool], timeout_s: float) -> bool:
         """Wait for something in the trace; whether it came in time.
@@ -113,20 +112,19 @@ class Speaker:
         self._changed.set()
 
     async def _send(self, media: Media) -> None:
-        samples = self._mic_samples = media.mic_samples
-        silence = np.zeros(samples, np.int16)
+        silence = np.zeros(MIC_SAMPLES, np.int16)
         started, count = self._clock.now(), 0
         while True:
-            due = started + count * samples / RATE_HZ
+            due = started + count * MIC_SAMPLES / RATE_HZ
             # A deadline from the start: sleeping by intervals would drift.
             await asyncio.sleep(max(0.0, due - self._clock.now()))
-            chunk = self._speech[self._spoken : self._spoken + samples]
+            chunk = self._speech[self._spoken : self._spoken + MIC_SAMPLES]
             if len(chunk):
                 chunk = np.concatenate([chunk, silence[len(chunk) :]])
                 self._send_times.append(self._clock.now())
             await media.send((chunk if len(chunk) else silence).tobytes())
             if len(chunk):
-                self._spoken += samples
+                self._spoken += MIC_SAMPLES
                 self._changed.set()
             count += 1
 

@@ -27,14 +27,12 @@ from aiortc.rtp import RtpPacket
 from visavis.client import GatewayClient
 from visavis.serving import aiortc_private
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.visitor.media import HeardSound, MediaEndedError, Role
+from visavis.tools.bench.visitor.media import MIC_SAMPLES, HeardSound, MediaEndedError, Role
 from visavis.wire.clock import Clock
 
 _RATE_HZ = 48_000
 _MIC_RATE_HZ = 16_000
 _MIC_BIT_RATE = 32_000
-MIC_PACKET_MS = 10
-"""As the gateway asks browsers for."""
 _CONNECT_TIMEOUT_S = 20.0
 # Ten seconds of sound: more means that nobody reads.
 _WAITING_PACKETS = 500
@@ -52,7 +50,7 @@ class _Microphone(MediaStreamTrack):
 
     kind = "audio"
 
-    def __init__(self, packet_ms: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
         self._encoder = av.CodecContext.create("libopus", "w")
         self._encoder.sample_rate = _MIC_RATE_HZ
@@ -60,7 +58,8 @@ class _Microphone(MediaStreamTrack):
         self._encoder.format = "s16"
         self._encoder.bit_rate = _MIC_BIT_RATE
         self._encoder.time_base = Fraction(1, _MIC_RATE_HZ)
-        self._encoder.options = {"application": "voip", "frame_duration": str(packet_ms)}
+        packet_ms = str(1000 * MIC_SAMPLES // _MIC_RATE_HZ)
+        self._encoder.options = {"application": "voip", "frame_duration": packet_ms}
         self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
         self._samples = 0
 
@@ -82,10 +81,9 @@ class _Microphone(MediaStreamTrack):
 class WebRtcMedia:
     """A visitor's connection over WebRTC: Opus out and in. Made by `connect` or `call`."""
 
-    def __init__(self, clock: Clock, packet_ms: int) -> None:
-        self.mic_samples = packet_ms * _MIC_RATE_HZ // 1000
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._microphone = _Microphone(packet_ms)
+        self._microphone = _Microphone()
         # Without this, aiortc would ask a public STUN server.
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._arrived: asyncio.Queue[HeardSound | None] = asyncio.Queue(_WAITING_PACKETS)
@@ -173,7 +171,7 @@ async def connect(
         return told
 
     speaks = role == "speaker"
-    async with call(answering, clock, MIC_PACKET_MS, speaks=speaks, pictures=pictures) as media:
+    async with call(answering, clock, speaks=speaks, pictures=pictures) as media:
         yield media
 
 
@@ -181,14 +179,13 @@ async def connect(
 async def call(
     answering: Answering,
     clock: Clock,
-    packet_ms: int,
     *,
     speaks: bool = True,
     pictures: bool = True,
 ) -> AsyncIterator[WebRtcMedia]:
-    """A connection to whoever answers an offer, with a microphone in packets of `packet_ms`."""
+    """A connection to whoever answers an offer, with a microphone."""
     aiortc_private.check()
-    media = WebRtcMedia(clock, packet_ms)
+    media = WebRtcMedia(clock)
     try:
         await media.open(answering, speaks=speaks, pictures=pictures)
         yield media

@@ -135,8 +135,6 @@ class WebSocketMedia:
     The mp4's sound coder holds sound back by 20 to 60 ms.
     """
 
-    mic_samples = 320
-
     def __init__(self, socket: ClientConnection, clock: Clock) -> None:
         self._socket, self._clock = socket, clock
 
