@@ -144,7 +144,7 @@ def test_lines_of_irc_are_taken_apart_whatever_stands_in_them() -> None:
 # ------------------------------------------------------------ Bilibili
 
 
-def _command(what: str, **data: Any) -> dict[str, Any]:
+def _command(what: str, /, **data: Any) -> dict[str, Any]:
     return {"cmd": f"LIVE_OPEN_PLATFORM_{what}", "data": {"room_id": 4711, **data}}
 
 
