@@ -15,7 +15,7 @@ from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError, Shortage, answer_load, shortage
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
-from gateway.waiting.line import Line, Phase, Place
+from gateway.waiting.line import Line, Phase, Place, Standing
 from visavis.serving.admission.departures import Departures
 from visavis.serving.admission.reporting import REPORT_S
 from visavis.serving.errors import (
@@ -53,17 +53,6 @@ class Wish:
     """Name of the app that wants it; "": an operator does."""
     said: tuple[Message, ...] = ()
     """What was said before, in a session that is no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a place stands. position: 1 is next; 0: it waits no more. None: cannot be told."""
-
-    id: str
-    phase: Phase
-    position: int
-    expected_wait_s: float | None
-    why: str = ""
 
 
 class Entrance:

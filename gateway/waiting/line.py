@@ -1,4 +1,4 @@
-"""Places in a queue, first come first served. Pure: the time is an argument."""
+"""Places in a queue, first come first served, and how one stands. Pure: the time is an argument."""
 
 from __future__ import annotations
 
@@ -19,6 +19,17 @@ class Phase(StrEnum):
     """What was asked for cannot be: no waiting would help."""
     LEFT = "left"
     """The visitor has left, or has not been heard of for too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a place stands. position: 1 is next; 0: it waits no more. None: cannot be told."""
+
+    id: str
+    phase: Phase
+    position: int
+    expected_wait_s: float | None
+    why: str = ""
 
 
 @dataclass(slots=True, eq=False)

@@ -9,12 +9,12 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from services.face.avatar.store import LOOPS
 from services.face.draw.pictures import Encoded
+from visavis.whole_file import placed_whole
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ class KeptLoops:
         self._limit_bytes = limit_bytes
         self._told = False
 
-    def read(self, file: Path) -> Sequence[Encoded]:
+    def read(self, file: Path) -> list[Encoded]:
         """All pictures; none where they are not here, or damaged."""
         try:
             packed = file.read_bytes()
@@ -55,13 +55,8 @@ class KeptLoops:
             file.parent.mkdir(parents=file.parent.name != LOOPS, exist_ok=True)
             self._forget_older(file)
             self._make_room(len(packed))
-            with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as aside:
-                try:
-                    aside.write(packed)
-                    Path(aside.name).replace(file)
-                except OSError:
-                    Path(aside.name).unlink(missing_ok=True)
-                    raise
+            with placed_whole(file, prefix=".new-") as aside:
+                aside.write(packed)
         except OSError as error:
             if not self._told:
                 log.warning("loops of idle life are not kept between starts: %s", error)
@@ -95,7 +90,7 @@ def _packed(pictures: Sequence[Encoded]) -> bytes:
     return hashlib.sha256(content).digest() + content
 
 
-def _unpacked(packed: bytes) -> Sequence[Encoded]:
+def _unpacked(packed: bytes) -> list[Encoded]:
     """Raises ValueError for what is damaged."""
     check, content = packed[:_CHECK_BYTES], memoryview(packed)[_CHECK_BYTES:]
     if hashlib.sha256(content).digest() != check:

@@ -179,9 +179,9 @@ class Studio:
             file = await self._loop_file(avatar, digest, codec, listening=listening)
             first = await _drawn(pictures, next(frames))
             made = [Encoded(first.payload, first.keyframe)]
-            kept = await self._gallery_lane.run(self._loops.read, file) if file else ()
+            kept = await self._gallery_lane.run(self._loops.read, file) if file else []
             yield first
-            if list(kept[:1]) == made:  # else another version has drawn them
+            if kept[:1] == made:  # else another version has drawn them
                 for index, picture in enumerate(kept[1:], 1):
                     yield _kept(first, index, picture)
                 return
@@ -225,9 +225,7 @@ class Studio:
         Raises UnknownNameError, also where it has none.
         """
         known = await self.avatars()
-        found = next((avatar for avatar in known if avatar.name == name), None)
-        if not name and known:
-            found = known[0]
+        found = _named(known, name)
         if found is None:
             raise UnknownNameError(
                 f"avatar: there is no {name[:64]!r}; there are {[avatar.name for avatar in known]}"
@@ -297,7 +295,7 @@ class Studio:
     ) -> Path | None:
         """Where that loop is kept, once it is drawn; avatar: "" is the default one."""
         known = await self._gallery_lane.run(self._engine.avatars)
-        info = next((info for info in known if info.name == avatar or not avatar), None)
+        info = _named(known, avatar)
         if info is None or info.loops is None:
             return None
         kind = f"{codec.name.lower()}-{'listening' if listening else 'resting'}"
@@ -315,6 +313,11 @@ class Studio:
             encoder = self._open_encoder(codec, size, 25)
             encoder.encode(picture, keyframe=True)
             encoder.close()
+
+
+def _named(known: Sequence[AvatarInfo], name: str) -> AvatarInfo | None:
+    """ "": the default one, which is the first."""
+    return next((avatar for avatar in known if avatar.name == name or not name), None)
 
 
 async def _drawn(pictures: PictureMaker, frame: Frame) -> VideoChunk:

@@ -34,6 +34,11 @@ ENV_PREFIX = "VISAVIS_"
 S = TypeVar("S", bound="Settings")
 
 
+def env_prefix(section: str) -> str:
+    """How the environment's variables of a section begin."""
+    return f"{ENV_PREFIX}{section.upper()}_"
+
+
 class Settings(BaseSettings):
     """Base of every process's settings. Subclasses set `section` and add fields."""
 
@@ -192,7 +197,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 def load_settings(settings_class: type[S], argv: Sequence[str], *, prog: str) -> S:
     """Settings of one process. Raises SettingsError naming the key; `--help` exits."""
     section = settings_class.section
-    prefix = f"{ENV_PREFIX}{section.upper()}_"
+    prefix = env_prefix(section)
     _refuse_unknown_variables(settings_class, prefix)
     try:
         sources: dict[str, Any] = {

@@ -31,7 +31,8 @@ from gateway.session.session import Session
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
-from gateway.waiting.entrance import Standing, Wish
+from gateway.waiting.entrance import Wish
+from gateway.waiting.line import Standing
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions", tags=["sessions"])

@@ -152,18 +152,12 @@ class FolderStore(ABC, Generic[KeptT]):
         for name in self.names():
             try:
                 info = self._info(name, self._folder_of(name))
-                found.append(replace(info, loops=self.loops(name)))
+                found.append(replace(info, loops=self._loops_of(name)))
             except UnknownNameError:
                 continue  # deleted meanwhile
             except InvalidInputError as error:
                 log.warning("left out of the list of avatars: %s", error)
         return found
-
-    def loops(self, name: str) -> Path:
-        """Folder for an avatar's loops of idle life, which need not be there."""
-        if self.is_builtin(name):
-            return self._folder / LOOPS / name
-        return self._folder / name / LOOPS
 
     def portrait(self, name: str) -> bytes:
         """JPEG. UnknownNameError lists what exists."""
@@ -307,6 +301,12 @@ class FolderStore(ABC, Generic[KeptT]):
             if self._is_there(folder, name):
                 return folder / name
         raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
+
+    def _loops_of(self, name: str) -> Path:
+        """Folder for an avatar's loops of idle life, which need not be there."""
+        if self.is_builtin(name):
+            return self._folder / LOOPS / name
+        return self._folder / name / LOOPS
 
     def _in(self, folder: Path) -> list[str]:
         return [name for name in _folders_in(folder) if self._is_there(folder, name)]

@@ -51,7 +51,7 @@ from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.bundles.store import bundle_path
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
-from visavis.serving.settings import ENV_PREFIX, SECTIONS
+from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
 from visavis.tools.bench.figures.processes import find_processes
 from visavis.tools.bench.figures.report import machine, machine_kind
@@ -244,7 +244,7 @@ def recorded(folder: Path) -> list[Clip]:
 
 def settings_in(environ: Iterable[str]) -> list[str]:
     """Variables that would outrank what our services are told here."""
-    ours = tuple(f"{ENV_PREFIX}{section.upper()}_" for section in SECTIONS)
+    ours = tuple(map(env_prefix, SECTIONS))
     return [variable for variable in environ if variable.startswith(ours)]
 
 

@@ -17,7 +17,7 @@ from typing import IO, BinaryIO
 import psutil
 
 from visavis.serving.lifetime.heartbeat import BEAT_S, FD_VARIABLE, WORKING
-from visavis.serving.settings import ENV_PREFIX, SECTIONS
+from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.serving.trust import state_root
 from visavis.tools.stack.tether import WAY, tethered
 
@@ -240,8 +240,8 @@ def memory_bytes(children: Sequence[Child]) -> dict[str, int]:
 
 def _inherited(name: str) -> dict[str, str]:
     """Our environment less what is another process' own: its keys, above all."""
-    own = f"{ENV_PREFIX}{name.partition('-')[0].upper()}_"
-    others = tuple(f"{ENV_PREFIX}{section.upper()}_" for section in SECTIONS)
+    own = env_prefix(name.partition("-")[0])
+    others = tuple(map(env_prefix, SECTIONS))
     return {
         variable: value
         for variable, value in os.environ.items()

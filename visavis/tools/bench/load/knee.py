@@ -65,8 +65,9 @@ def troubles(step: StepResult, lone: StepResult, limits: Limits) -> list[str]:
         if here is None or alone is None:
             continue
         if here > limits.latency_factor * alone:
-            name = figure.removesuffix("_due").replace("_", " ")
-            found.append(f"{name} P95 {here:.2f} s, {here / alone:.1f} times a lone visitor's")
+            found.append(
+                f"{_told(figure)} P95 {here:.2f} s, {here / alone:.1f} times a lone visitor's"
+            )
     if step.late_share >= limits.late_share:
         found.append(f"{step.late_share:.1%} of the pictures late or missing")
     if step.underruns:
@@ -83,7 +84,7 @@ def not_judged(steps: Sequence[StepResult]) -> list[str]:
     lone, told = lone_of(steps), list[str]()
     for step in sorted(steps, key=lambda one: one.sessions):
         lacking = [
-            figure.removesuffix("_due").replace("_", " ")
+            _told(figure)
             for figure in JUDGED
             if step.p95(figure) is None or lone.p95(figure) is None
         ]
@@ -110,3 +111,8 @@ def next_sessions(within: Mapping[int, bool], most: int) -> int | None:
         return min(2 * good, most) if good < most else None
     middle = (good + bad) // 2
     return middle if good < middle < bad else None
+
+
+def _told(figure: str) -> str:
+    """What a judged figure is called: "voice to voice"."""
+    return figure.removesuffix("_due").replace("_", " ")
