@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from services.tts.prosody import Prosody
 from services.tts.sound import HOP_SAMPLES, Block, log_mel
@@ -16,6 +19,7 @@ from services.tts.synthesizer import SpeechPiece, Synthesizer
 from services.tts.text.chunker import Pause, Phrase
 from services.tts.text.mandarin import BakerPhonemes
 from services.tts.text.surroundings import Surroundings
+from services.tts.voices.english import EnglishVoice
 from services.tts.voices.mandarin import (
     CONTEXT_FRAMES,
     MAX_FRAMES,
@@ -25,8 +29,11 @@ from services.tts.voices.mandarin import (
 )
 from services.tts.voices.opening import open_synthesizer
 from tests.rows import together
-from visavis.engine import Engine, Resident, open_engine
-from visavis.engine.rows import alone
+from visavis.engine import Engine, Resident, TensorSpec, open_engine
+from visavis.engine.base import Tensors
+from visavis.engine.ladder import LadderEngine, Rung
+from visavis.engine.rows import RowAsk, alone
+from visavis.serving.errors import UnfitShapeError
 
 Bundles = Callable[[str], Path]
 
@@ -273,3 +280,40 @@ def test_mandarin_phrases_that_share_runs_sound_as_alone(mandarin: MandarinVoice
         assert [block.spans for block in blocks] == [block.spans for block in apart]
         for block, other in zip(blocks, apart, strict=True):
             assert np.abs(block.voice - other.voice).max() < 1e-4
+
+
+class TooNarrow(Engine):
+    """As compiled for a GPU, the file takes rows, but here no request fits its plans."""
+
+    backend = "plans"
+
+    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
+        with open_engine(self.model) as file:
+            for_rows = {n: replace(s, shape=(None, *s.shape[1:])) for n, s in file.inputs.items()}
+            return for_rows, dict(file.outputs)
+
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        raise UnfitShapeError("not compiled for this")
+
+    def _close(self) -> None:
+        pass
+
+
+def test_english_phrases_are_said_one_by_one_once_the_gpu_is_left(
+    bundle: Bundles, engines: dict[Path, Engine], synthesizer: Synthesizer
+) -> None:
+    file = bundle("hibari-en") / "hibari-durations.onnx"
+    on_cpu = EnglishVoice(engines[file])
+    ask = next(on_cpu.speak("Yes."))
+    assert isinstance(ask, RowAsk) and ask.network.largest == 1
+    rungs = [
+        Rung("plans", "cuda:0", lambda: TooNarrow(file, device="cuda:0", threads=1)),
+        Rung("onnxruntime", "cpu", lambda: open_engine(file)),
+    ]
+    with LadderEngine(file, rungs) as engine:
+        voice, texts = EnglishVoice(engine), ("Yes.", "Hello there, my friend.")
+        made, rows = together([voice.speak(text) for text in texts])
+    assert rows == [2]
+    for text, blocks in zip(texts, made, strict=True):
+        expected = [block.voice for block in alone(on_cpu.speak(text))]
+        np.testing.assert_array_equal([block.voice for block in blocks], expected)

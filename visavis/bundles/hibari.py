@@ -10,11 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from visavis.bundles.compile.surgery.editing import GraphEditor, described, expect
+from visavis.bundles.compile.surgery.editing import (
+    GraphEditor,
+    described,
+    expect,
+    looks_around,
+)
 from visavis.serving.errors import ModelStoreError, PlanError
 
 SOURCE = "hibari.onnx"
@@ -65,38 +72,129 @@ def durations_tensor(graph: onnx.GraphProto, source: str) -> str:
 
 
 TEXT_STATES = ("text_states", "prosody_states")
-"""[1, channels, L]: one column per phoneme; the voice takes them as [1, channels, U] by unit."""
+"""[B, channels, L]: one column per phoneme; the voice takes them as [B, channels, U] by unit."""
 DURATIONS = "durations"
+
+# As exported, the network takes one text. Each half is given rows, and makes of each what it makes
+# of it alone: behind a row's end convolutions see the zeros that they see there alone, and
+# attention sees nothing. No other operator looks beyond its own column.
+
+_FRAMES_PER_UNIT = 2
+_UNHEEDED = -1e4
+"""Of attention: its exponential is 0. Within 16 bits."""
 
 
 def hibari_text(model: onnx.ModelProto) -> onnx.ModelProto:
-    """ids [1, L] int64, speed [1] -> text_states and prosody_states [1, channels, L],
-    durations [L] int64 in units."""
+    """ids [B, L] int64, -1 behind a row's end, and speed [B] -> text_states and prosody_states
+    [B, channels, L], durations [B, L] int64 in units, 0 behind a row's end."""
     editor = GraphEditor(model)
     gathers = _gathers(editor)
     widths = [_channels(editor, gather) for gather in gathers]
     for gather, name in zip(gathers, TEXT_STATES, strict=True):
-        model.graph.node.append(
-            onnx.helper.make_node("Identity", [gather.input[0]], [name], name=name)
-        )
-    durations = [output for output in model.graph.output if output.name == DURATIONS]
-    expect(len(durations) == 1, f"output {DURATIONS}")
-    states = [described(n, [1, width, "L"]) for n, width in zip(TEXT_STATES, widths, strict=True)]
-    editor.set_outputs([*states, *durations])
+        model.graph.node.append(_node("Identity", name, gather.input[0]))
+    expect(any(output.name == DURATIONS for output in model.graph.output), f"output {DURATIONS}")
+    editor.set_inputs([described("ids", ["B", "L"], TensorProto.INT64), described("speed", ["B"])])
+    states = [described(n, ["B", width, "L"]) for n, width in zip(TEXT_STATES, widths, strict=True)]
+    editor.set_outputs([*states, described(DURATIONS, ["B", "L"], TensorProto.INT64)])
+    editor = GraphEditor(editor.finished_model())
+    _read_rows(editor)
+    _keep_rows_apart(editor)
+    for node in editor.nodes:
+        if node.op_type == "Conv" and looks_around(editor, node):
+            _mask(editor, node, "present", np.float32(0))
+        elif node.op_type == "Softmax":
+            _mask(editor, node, "present_to_heads", np.float32(_UNHEEDED))
     return editor.finished_model()
 
 
 def hibari_voice(model: onnx.ModelProto) -> onnx.ModelProto:
-    """text_states and prosody_states [1, channels, U], every column repeated by its duration
-    -> lh, theta, ln, lr, phi [1, 601, F], f0 [1, F]; F is twice U."""
+    """text_states and prosody_states [B, channels, U], every column repeated by its duration, and
+    mask [B, 1, U], 1 where a row goes on -> lh, theta, ln, lr, phi [B, 601, F], f0 [B, F]; F is
+    twice U. All float32."""
     editor = GraphEditor(model)
-    states = []
+    inputs = [described("mask", ["B", 1, "U"])]
     for gather, name in zip(_gathers(editor), TEXT_STATES, strict=True):
-        states.append(described(name, [1, _channels(editor, gather), "U"]))
+        inputs.append(described(name, ["B", _channels(editor, gather), "U"]))
         editor.read_instead(gather.output[0], name)
-    editor.set_inputs(states)
+    editor.set_inputs(inputs)
     editor.set_outputs(output for output in list(model.graph.output) if output.name != DURATIONS)
+    for output in model.graph.output:
+        output.type.tensor_type.shape.dim[0].dim_param = "B"
+    editor = GraphEditor(editor.finished_model())
+    repeats = [node for node in editor.nodes if node.op_type == "Tile"]
+    expect(len(repeats) == 1, "single repetition of units by frame")
+    by_frame = editor.made_of(repeats[0].output)
+    last = editor.add_weight("last_axis", np.array([3]))
+    twice = editor.add_weight("twice", np.array([1, 1, 1, _FRAMES_PER_UNIT]))
+    flat = editor.add_weight("flat", np.array([0, 1, -1]))
+    editor.put_before(
+        editor.nodes[0],
+        [
+            _node("Cast", "unit_present", "mask", to=TensorProto.BOOL),
+            _node("Unsqueeze", "mask_column", "mask", last),
+            _node("Expand", "mask_twice", "mask_column", twice),
+            _node("Reshape", "mask_by_frame", "mask_twice", flat),
+            _node("Cast", "frame_present", "mask_by_frame", to=TensorProto.BOOL),
+        ],
+    )
+    for node in editor.nodes:
+        if node.op_type == "Conv" and looks_around(editor, node):
+            present = "frame_present" if node.input[0] in by_frame else "unit_present"
+            _mask(editor, node, present, np.float32(0))
     return editor.finished_model()
+
+
+def _read_rows(editor: GraphEditor) -> None:
+    """Tensors `present` [B, 1, L] and `present_to_heads` [B, 1, 1, L], bool, made of the ids; a
+    speed for each row, and its durations."""
+    exponents = [node for node in editor.nodes if node.op_type == "Exp"]
+    expect(len(exponents) == 1, "single exponential, of its durations")
+    without_rows = logarithm = exponents[0].input[0]
+    while (maker := editor.maker(logarithm)) is not None and maker.op_type == "Gather":
+        logarithm = maker.input[0]
+    expect(logarithm != without_rows, "durations of its only row")
+    editor.read_instead(without_rows, logarithm)
+    editor.read_instead("ids", "letters")
+    editor.read_instead("speed", "speed_by_row")
+    none = editor.add_weight("no_id", np.array([0]))
+    row, head = editor.add_weight("row", np.array([1])), editor.add_weight("head", np.array([1, 2]))
+    editor.put_before(
+        editor.nodes[0],
+        [
+            _node("Max", "letters", "ids", none),
+            _node("GreaterOrEqual", "id_present", "ids", none),
+            _node("Unsqueeze", "present", "id_present", row),
+            _node("Unsqueeze", "present_to_heads", "id_present", head),
+            _node("Unsqueeze", "speed_by_row", "speed", head),
+        ],
+    )
+    durations = editor.maker(DURATIONS)
+    assert durations is not None
+    _mask(editor, durations, "present", np.int64(0))
+    editor.replace(durations, "Squeeze", [durations.input[0], row])
+
+
+def _keep_rows_apart(editor: GraphEditor) -> None:
+    """Where a shape begins with one row, as many as there are."""
+    as_before = editor.add_weight("as_before", np.array([0]))
+    shapes = [editor.maker(node.input[1]) for node in editor.nodes if node.op_type == "Reshape"]
+    for shape in shapes:
+        rows = editor.maker(shape.input[0]) if shape is not None else None
+        if shape is None or rows is None or editor.constant(rows.input[0]) != 1:
+            raise PlanError("the graph has a shape that does not begin with one row")
+        shape.input[0] = as_before
+
+
+def _mask(editor: GraphEditor, node: onnx.NodeProto, present: str, otherwise: np.generic) -> None:
+    """Let `node` read `otherwise` where nothing is present."""
+    masked = f"{node.name}_within"
+    value = editor.add_weight(f"{otherwise.dtype}_{otherwise}", np.array(otherwise))
+    editor.put_before(node, [_node("Where", masked, present, node.input[0], value)])
+    node.input[0] = masked
+
+
+def _node(operator: str, output: str, *inputs: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(operator, inputs, [output], name=output, **attributes)
 
 
 def _gathers(editor: GraphEditor) -> list[onnx.NodeProto]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 from hibari import dsp
@@ -19,6 +20,8 @@ from services.tts.text.english import (
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import trimmed
 from visavis.engine import Engine
+from visavis.engine.rows import RowAsk, RowNetwork, most_rows
+from visavis.serving.errors import InvalidInputError
 
 # The source of the voice, which is a source and a filter: its melody bent, or breath in its place.
 #
@@ -86,6 +89,8 @@ _SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
 # Longer than this the network was not trained on.
 _MAX_LETTERS = 380
 _PADDING_ID = 0
+_NO_ID = -1
+"""Behind a row's end: no letter, not even a silent one."""
 _NOISE_SEED = 24_000
 # The durations run this much behind the sound that is made from them: 55 ms over 60 sentences.
 _LATE_HOPS = 4
@@ -95,13 +100,24 @@ _REACH_HOPS = 8
 _GAIN = 1.75
 
 
+_Text: TypeAlias = tuple[list[int], float]
+"""A row of the network: ids and speed."""
+_Spoken: TypeAlias = tuple[dict[str, NDArray[np.float32]], NDArray[np.int64]]
+"""What it makes of that: spectra of F frames, and the hops of each id."""
+
+
 class EnglishVoice:
-    """Speaks English by Hibari; its melody can be bent. `engine`: hibari-durations.onnx, loaded."""
+    """Speaks English by Hibari; its melody can be bent. `engine`: hibari-durations.onnx, loaded.
+
+    Compiled for a GPU, the network takes what several sessions say in one run. The file itself, of
+    which a CPU has one scale of 8 bits for a whole run, takes one text.
+    """
 
     language = "en"
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._texts = RowNetwork(self._run, most_rows(engine, "ids"), lambda row: len(row[0]))
         self._letters = EnglishLetters()
         self._ids = letter_ids()
 
@@ -110,21 +126,20 @@ class EnglishVoice:
     ) -> VoiceSteps:
         """Sound of `text`, trimmed of silence at both ends; nothing where it has no sound."""
         for part in self._letters.spoken(text, _MAX_LETTERS, around):
-            block = self._synthesise(part, prosody)
+            block = yield from self._synthesise(part, prosody)
             if block is not None:
                 yield block
 
-    def _synthesise(self, part: SpokenPart, prosody: Prosody) -> Block | None:
+    def _synthesise(
+        self, part: SpokenPart, prosody: Prosody
+    ) -> Generator[RowAsk, Any, Block | None]:
         ids = [_PADDING_ID, *(self._ids[letter] for letter in part.letters), _PADDING_ID]
-        outputs = self._engine.infer(
-            {"ids": np.array([ids], np.int64), "speed": np.array([prosody.speed], np.float32)}
-        )
+        made, lasting = yield RowAsk(self._texts, (ids, prosody.speed))
         # A generator of its own makes the noise in the voice, and so the voice, repeatable.
         noise = np.random.default_rng(_NOISE_SEED)
-        spectra = with_prosody({name: outputs[name][0] for name in _SPECTRA}, prosody)
+        spectra = with_prosody(made, prosody)
         frames = len(spectra["f0"])
-        hops_per_unit = frames // int(outputs["durations"].sum())
-        hops = (outputs["durations"] * hops_per_unit).tolist()
+        hops = lasting.tolist()
         ends = [end - _LATE_HOPS for end in spoken_word_ends(part.letters, hops)]
         start = max(0, ends[part.first - 1] - _REACH_HOPS) if part.first else 0
         stop = min(frames, ends[part.stop - 1] + _REACH_HOPS) if part.goes_on else frames
@@ -133,3 +148,27 @@ class EnglishVoice:
         around = (start * HOP_SAMPLES, (frames - stop) * HOP_SAMPLES)
         voice = np.pad(np.asarray(heard * _GAIN, np.float32), around)
         return trimmed(voice, hops, part, _LATE_HOPS)
+
+    def _run(self, rows: Sequence[_Text]) -> list[_Spoken]:
+        ids = np.full((len(rows), max(len(row) for row, _ in rows)), _NO_ID, np.int64)
+        for line, (row, _) in zip(ids, rows, strict=True):
+            line[: len(row)] = row
+        speeds = np.array([speed for _, speed in rows], np.float32)
+        try:
+            made = self._engine.infer({"ids": ids, "speed": speeds})
+        except InvalidInputError:
+            if len(rows) == 1:
+                raise
+            # It has stepped down from the GPU, to the file itself.
+            return [spoken for row in rows for spoken in self._run([row])]
+        # The file itself tells them of its text, not of a row.
+        units = made["durations"].reshape(ids.shape)
+        longest = int(units.sum(axis=1).max())
+        hops = units * (made["f0"].shape[-1] // longest)
+        return [
+            (
+                {name: made[name][place, ..., : lasting.sum()] for name in _SPECTRA},
+                lasting[: len(row)],
+            )
+            for place, (lasting, (row, _)) in enumerate(zip(hops, rows, strict=True))
+        ]

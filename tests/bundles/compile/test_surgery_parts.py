@@ -15,14 +15,17 @@ from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.whisper import Whisper
+from services.tts.prosody import Prosody
 from services.tts.text.english import EnglishLetters, letter_ids
 from services.tts.voices.english import EnglishVoice
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.bundles.compile.graph_runs import GraphEngine, Tensors, model_of
 from tests.bundles.compile.speech import sound
 from tests.parity import Parity
+from tests.rows import together
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.engine import Engine, Resident, TensorSpec, open_engine
+from visavis.engine.rows import alone
 from visavis.engine.tensorrt.compiled import arrange
 from visavis.serving.errors import EngineLoadError, PlanError
 from visavis.tools.precision.mel_cepstrum import distortion_db
@@ -177,12 +180,36 @@ def test_hibari_cut_at_its_length_regulator_is_hibari(
     assert set(joined.outputs) == set(uncut.outputs)
     whole, parted = uncut.infer(inputs), joined.infer(inputs)
     assert parted.keys() == whole.keys()
-    assert parted["durations"].tolist() == whole["durations"].tolist()
+    assert parted["durations"].tolist() == [whole["durations"].tolist()]
     error = max(float(np.abs(parted[name] - whole[name]).max()) for name in SPECTRA)
     assert error < 1e-3
     parities.append(
         Parity("hibari-en", "hibari_text, hibari_voice", "40 phonemes", error, "same durations")
     )
+
+
+def spoken_by(voice: EnglishVoice, text: str) -> np.ndarray:
+    return np.concatenate([block.voice for block in alone(voice.speak(text))])
+
+
+def test_what_hibari_says_in_a_shared_run_sounds_as_alone(
+    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
+) -> None:
+    folder = bundle("hibari-en")
+    joined = Joined("hibari-durations.onnx", open_parts(folder.name, "text", "voice"))
+    voice = EnglishVoice(joined)
+    said = {"Yes.": 1.0, SENTENCE: 1.1, "I don't know, but I can ask.": 0.7}
+    works = [voice.speak(text, Prosody(speed=speed)) for text, speed in said.items()]
+    made, rows = together(works)
+    assert rows == [len(said)]
+    error = 0.0
+    for blocks, (text, speed) in zip(made, said.items(), strict=True):
+        (shared,), (apart,) = blocks, alone(voice.speak(text, Prosody(speed=speed)))
+        assert shared.spans == apart.spans and shared.words == apart.words
+        error = max(error, float(np.abs(shared.voice - apart.voice).max()))
+    assert error < 1e-3
+    on = f"{len(said)} phrases of other lengths"
+    parities.append(Parity("hibari-en", "rows in one run", on, error, "same durations"))
 
 
 def test_hibari_without_its_rounding_keeps_time_and_spectrum(
@@ -195,20 +222,19 @@ def test_hibari_without_its_rounding_keeps_time_and_spectrum(
         ids = np.array([[0, *(letter_ids()[letter] for letter in letters), 0]])
         inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
         was = quantised.infer(inputs)
-        spoken = EnglishVoice(quantised).speak(SENTENCE)
-        voices = [np.concatenate([block.voice for block in spoken])]
+        voices = [spoken_by(EnglishVoice(quantised), SENTENCE)]
     text = made["text"].infer(inputs)
-    moved = np.abs(text.pop("durations") - was["durations"])
+    moved = np.abs(text.pop("durations")[0] - was["durations"])
     assert moved.max() <= 1
     assert moved.sum() <= 0.1 * len(moved)
     # The same time for both, so that their spectra can be compared frame by frame.
     units = {name: np.repeat(states, was["durations"], axis=2) for name, states in text.items()}
-    now = made["voice"].infer(units)
+    mask = np.ones((1, 1, was["durations"].sum()), np.float32)
+    now = made["voice"].infer({**units, "mask": mask})
     for name in ("lh", "ln", "lr"):  # logarithms of magnitudes
         assert np.abs(was[name] - now[name]).mean() < 0.1
     assert np.abs(was["f0"] - now["f0"]).max() < 6.0  # Hz
-    spoken = EnglishVoice(Joined("hibari-durations.onnx", made)).speak(SENTENCE)
-    voices.append(np.concatenate([block.voice for block in spoken]))
+    voices.append(spoken_by(EnglishVoice(Joined("hibari-durations.onnx", made)), SENTENCE))
     apart_db = distortion_db(*voices, sample_rate_hz=24_000)
     assert apart_db < 2.5  # the published one rounds activations to 8 bits while it runs
     parities.append(

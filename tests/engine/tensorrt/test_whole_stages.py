@@ -15,6 +15,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
+from services.tts.voices.english import EnglishVoice
 from services.tts.voices.mandarin import MandarinVoice
 from services.tts.voices.opening import own_voices
 from tests.asr.test_transcripts import sound
@@ -22,6 +23,7 @@ from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.engine.tensorrt.onnx_network import network_of, ranges_of
 from tests.engine.tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine.tensorrt.recorded_trt import RecordedTrt
+from tests.rows import together
 from tests.tts.small_kokoro import pull_kokoro, small_kokoro
 from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
@@ -125,6 +127,27 @@ def test_moonshines_cache_stays_on_the_device(
     assert steps > 3, "one for the logits of each step and no other"
     # The token of each step, and once what the encoder made.
     assert device.calls.count("copy_to_device") == steps + 1
+    assert device.nothing_left()
+
+
+def test_phrases_share_runs_of_hibaris_plans_as_far_as_these_take_them(
+    open_compiled: Open, device: RecordedDevice
+) -> None:
+    texts = ("Yes.", "Hello, my friend.", "It was the best of times, it was the worst. " * 8)
+    engine = open_compiled("hibari-en", "hibari-durations.onnx")
+    engine.load()
+    voice = EnglishVoice(engine)
+    apart = [[block.voice for block in alone(voice.speak(text))] for text in texts]
+    for shared, copied in ((texts[:2], 2 + 3), (texts, 2 + 3 * 3)):
+        device.calls.clear()
+        made, rows = together([voice.speak(text) for text in shared])
+        assert rows == [len(shared)]
+        # ids and speeds; then states and mask: of all, or of each where all are too long.
+        assert device.calls.count("copy_to_device") == copied
+        for blocks, expected in zip(made, apart, strict=False):
+            for block, other in zip(blocks, expected, strict=True):
+                np.testing.assert_allclose(block.voice, other, atol=1e-3)
+    engine.close()
     assert device.nothing_left()
 
 

@@ -15,7 +15,12 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from visavis.bundles.compile.surgery.editing import GraphEditor, described, expect
+from visavis.bundles.compile.surgery.editing import (
+    GraphEditor,
+    described,
+    expect,
+    looks_around,
+)
 
 _MASK = "mask"
 _MASK_MAKERS = ("Unsqueeze", "Less", "Cast")
@@ -129,7 +134,7 @@ def _mask_the_generator(editor: GraphEditor) -> None:
             rate = rate or 1
             _mask_input(editor, node, rate, masks)
             rate *= next((a.ints[0] for a in node.attribute if a.name == "strides"), 1)
-        elif rate and node.op_type == "Conv" and _looks_around(editor, node):
+        elif rate and node.op_type == "Conv" and looks_around(editor, node):
             _mask_input(editor, node, rate, masks)
         if rate:
             rates.update(dict.fromkeys(node.output, rate))
@@ -155,12 +160,6 @@ def _mask_input(
     added.append(onnx.helper.make_node("Mul", [node.input[0], masks[rate]], [masked]))
     editor.put_before(node, added)
     node.input[0] = masked
-
-
-def _looks_around(editor: GraphEditor, convolution: onnx.NodeProto) -> bool:
-    """Its kernel has more than one column, or is not known."""
-    kernel = editor.constant(convolution.input[1])
-    return kernel is None or kernel.shape[2:] != (1,)
 
 
 def _drop_neutral(editor: GraphEditor) -> None:

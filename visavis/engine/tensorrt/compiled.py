@@ -7,7 +7,7 @@ whole.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from visavis.engine.tensorrt.bindings.selection import check_device_name
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.engine.tensorrt.runner import PlanMemory
 from visavis.engine.tensorrt.source import sources_of
-from visavis.serving.errors import EngineLoadError
+from visavis.serving.errors import EngineLoadError, UnfitShapeError
 
 Specs = dict[str, TensorSpec]
 
@@ -76,7 +76,10 @@ class Steps:
 
 
 class LengthRegulated:
-    """Text to states, every state repeated by its duration on the host, states to voice."""
+    """Text to states, every state repeated by its duration on the host, states to voice.
+
+    Of several rows: a text goes as far as its ids are not negative, a voice as its durations.
+    """
 
     def __init__(self, text: Engine, voice: Engine) -> None:
         self._text, self._voice = text, voice
@@ -86,11 +89,42 @@ class LengthRegulated:
     def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
         made = self._text.infer(inputs)
         durations = made.pop(_DURATIONS)
-        repeated = {name: np.repeat(states, durations, axis=2) for name, states in made.items()}
+        rows = [
+            {name: np.repeat(states[row], lasting, axis=1) for name, states in made.items()}
+            for row, lasting in enumerate(durations)
+        ]
         wanted = [name for name in resident if name in self._voice.outputs]
-        return {**self._voice.infer_resident(repeated, wanted), _DURATIONS: durations}
+        try:
+            voices = self._voice.infer_resident(_side_by_side(rows), wanted)
+        except UnfitShapeError:
+            if len(rows) == 1:
+                raise
+            # Together they are more than the plan takes at once.
+            voices = self._one_by_one(rows)
+        return {**voices, _DURATIONS: durations}
+
+    def _one_by_one(self, rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, Resident]:
+        made = [self._voice.infer(_side_by_side([row])) for row in rows]
+        return {name: _stacked([voice[name][0] for voice in made]) for name in self._voice.outputs}
 
 
+def _side_by_side(rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """States [channels, U] of each row as those of all, and the mask that tells how far each goes:
+    [B, 1, longest] float32, 1 within."""
+    given = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
+    sizes = [next(iter(row.values())).shape[-1] for row in rows]
+    within = np.arange(max(sizes)) < np.array(sizes)[:, None, None]
+    return {**given, _MASK: within.astype(np.float32)}
+
+
+def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """[B, ..., longest], with zeros behind the ends of shorter rows."""
+    longest = max(row.shape[-1] for row in rows)
+    room = [(0, 0)] * (rows[0].ndim - 1)
+    return np.stack([np.pad(row, [*room, (0, longest - row.shape[-1])]) for row in rows])
+
+
+_MASK = "mask"
 _DURATIONS = "durations"
 _SWITCH = TensorSpec("use_cache_branch", np.dtype(np.bool_), (1,))
 

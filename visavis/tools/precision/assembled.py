@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from visavis.bundles.compile.surgery.editing import described
 from visavis.serving.errors import PlanError
 
 Graphs = Mapping[str, onnx.ModelProto]
@@ -77,7 +78,7 @@ def _hibari(graphs: Graphs) -> dict[str, onnx.ModelProto]:
     """Text, length regulator, voice."""
     text, voice = graphs["text"], graphs["voice"]
     nodes, weights = _prefixed(text, "text")
-    regulator, constants = _regulator("text/durations")
+    regulator, constants = _regulator("text/durations", "durations")
     nodes += regulator
     for state in _STATES:
         nodes.append(
@@ -85,20 +86,23 @@ def _hibari(graphs: Graphs) -> dict[str, onnx.ModelProto]:
         )
     spoken, more = _prefixed(voice, "voice")
     nodes += spoken
-    outputs = [*voice.graph.output, *(o for o in text.graph.output if o.name == "durations")]
-    for output in outputs:
-        part = "text" if output.name == "durations" else "voice"
-        nodes.append(helper.make_node("Identity", [f"{part}/{output.name}"], [output.name]))
-    whole = _model(text, nodes, list(text.graph.input), outputs, [*weights, *constants, *more])
+    for output in voice.graph.output:
+        nodes.append(helper.make_node("Identity", [f"voice/{output.name}"], [output.name]))
+    inputs = [described("ids", [1, "L"], TensorProto.INT64), described("speed", [1])]
+    outputs = [*voice.graph.output, described("durations", ["L"], TensorProto.INT64)]
+    whole = _model(text, nodes, inputs, outputs, [*weights, *constants, *more])
     return {"hibari-durations.onnx": whole}
 
 
-def _regulator(durations: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
-    """unit_of_phoneme [U]: for every unit of time the number of its phoneme."""
+def _regulator(by_row: str, durations: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorProto]]:
+    """Of `by_row` [1, L] the only row, `durations` [L], unit_of_phoneme [U]: for every unit of time
+    the number of its phoneme, and mask [1, 1, U]: all is voice."""
     constants = {"zero": np.int64(0), "one": np.int64(1), "first": np.array([0], np.int64)}
+    constants |= {"all": np.ones((1, 1, 1), np.float32)}
     constants |= {"second": np.array([1], np.int64)}
     make: Callable[..., onnx.NodeProto] = helper.make_node
     nodes = [
+        make("Squeeze", [by_row, "regulator/first"], [durations]),
         make("ReduceSum", [durations, "regulator/first"], ["units"], keepdims=0),
         make("Range", ["regulator/zero", "units", "regulator/one"], ["unit"]),
         make("CumSum", [durations, "regulator/zero"], ["ends"]),
@@ -107,6 +111,8 @@ def _regulator(durations: str) -> tuple[list[onnx.NodeProto], list[onnx.TensorPr
         make("GreaterOrEqual", ["unit_column", "ends_row"], ["over"]),
         make("Cast", ["over"], ["over_counted"], to=TensorProto.INT64),
         make("ReduceSum", ["over_counted", "regulator/second"], ["unit_of_phoneme"], keepdims=0),
+        make("Shape", ["unit_of_phoneme"], ["size"]),
+        make("Expand", ["regulator/all", "size"], ["mask"]),
     ]
     weights = [
         numpy_helper.from_array(np.asarray(value), f"regulator/{name}")

@@ -80,11 +80,12 @@ def _english_voice(bundle_dir: Path) -> Iterator[Tensors]:
     sentences = [ids.astype(np.int64) for ids in recorded("english_voice").values()]
     speed = np.ones(1, np.float32)
     for out in run_float(text, ({"ids": ids, "speed": speed} for ids in sentences)):
-        durations = out["durations"]
-        yield {
+        durations = out["durations"][0]
+        states = {
             name: np.repeat(out[name], durations, axis=2)
             for name in ("text_states", "prosody_states")
         }
+        yield {**states, "mask": np.ones((1, 1, int(durations.sum())), np.float32)}
 
 
 def _mandarin_decoder(bundle_dir: Path) -> Iterator[Tensors]:

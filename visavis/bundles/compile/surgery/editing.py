@@ -141,6 +141,12 @@ def described(
     return helper.make_tensor_value_info(name, dtype, list(shape))
 
 
+def looks_around(editor: GraphEditor, convolution: onnx.NodeProto) -> bool:
+    """Its kernel has more than one column, or is not known."""
+    kernel = editor.constant(convolution.input[1])
+    return kernel is None or kernel.shape[2:] != (1,)
+
+
 def expect(found: bool, what: str) -> None:
     """Raise PlanError that the graph is not the one that the pass was written for."""
     if not found:
