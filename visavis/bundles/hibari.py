@@ -156,13 +156,13 @@ def _read_rows(editor: GraphEditor) -> None:
     editor.read_instead(without_rows, logarithm)
     editor.read_instead("ids", "letters")
     editor.read_instead("speed", "speed_by_row")
-    none = editor.add_weight("no_id", np.array([0]))
+    least = editor.add_weight("least_id", np.array([0]))
     row, head = editor.add_weight("row", np.array([1])), editor.add_weight("head", np.array([1, 2]))
     editor.put_before(
         editor.nodes[0],
         [
-            _node("Max", "letters", "ids", none),
-            _node("GreaterOrEqual", "id_present", "ids", none),
+            _node("Max", "letters", "ids", least),
+            _node("GreaterOrEqual", "id_present", "ids", least),
             _node("Unsqueeze", "present", "id_present", row),
             _node("Unsqueeze", "present_to_heads", "id_present", head),
             _node("Unsqueeze", "speed_by_row", "speed", head),
@@ -177,11 +177,14 @@ def _read_rows(editor: GraphEditor) -> None:
 def _keep_rows_apart(editor: GraphEditor) -> None:
     """Where a shape begins with one row, as many as there are."""
     as_before = editor.add_weight("as_before", np.array([0]))
-    shapes = [editor.maker(node.input[1]) for node in editor.nodes if node.op_type == "Reshape"]
-    for shape in shapes:
-        rows = editor.maker(shape.input[0]) if shape is not None else None
-        if shape is None or rows is None or editor.constant(rows.input[0]) != 1:
-            raise PlanError("the graph has a shape that does not begin with one row")
+    for node in editor.nodes:
+        if node.op_type != "Reshape":
+            continue
+        shape = editor.maker(node.input[1])
+        expect(shape is not None and shape.op_type == "Concat", "shape joined of sizes")
+        assert shape is not None
+        rows = editor.maker(shape.input[0])
+        expect(rows is not None and editor.constant(rows.input[0]) == 1, "shape of a single row")
         shape.input[0] = as_before
 
 
