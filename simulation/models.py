@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import SAMPLE_RATE_HZ, VadAsk
 from services.asr.hearing.networks import NetworkNames
-from services.asr.hearing.transcript import Segment, Transcript
+from services.asr.hearing.transcript import Segment, Transcriber, Transcript
 from services.llm.backends.base import BackendRequest, Delta
 from services.tts.prosody import PLAIN, Prosody
 from services.tts.sound import HOP_SAMPLES, N_MELS, SILENCE, Block, PlacedSpan, VoiceSteps
@@ -59,7 +59,7 @@ class FinishedJudge:
         return [0.99] * len(turns)
 
 
-class ToneTranscriber:
+class ToneTranscriber(Transcriber):
     """Reads words from pairs of tones, in the time that the device takes for so much sound."""
 
     languages = ("en",)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.detectors import FRAME_SAMPLES, VadState
 from services.asr.hearing.networks import Ear, Languages
-from services.asr.hearing.transcript import Order, Segment, Transcript
+from services.asr.hearing.transcript import Order, Segment, Transcriber, Transcript
 from visavis.engine import EngineState, Urgency
 
 SPEECH = 0.5
@@ -37,7 +37,7 @@ def voiced_frames(pcm: NDArray[np.float32]) -> int:
     return int((np.abs(pcm) >= SPEECH - 0.05).sum()) // FRAME_SAMPLES
 
 
-class CountingTranscriber:
+class CountingTranscriber(Transcriber):
     """The text is the number of frames that hold words; none: nothing was said."""
 
     languages = ("en", "zh")

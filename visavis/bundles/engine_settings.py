@@ -68,7 +68,7 @@ class EngineSettings(ServiceSettings):
 
         options = EngineOptions(
             plans=plans,
-            graph=self._lean_graph(model),
+            graph=self._graph_instead(model),
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,
@@ -87,12 +87,14 @@ class EngineSettings(ServiceSettings):
             options=options,
         )
 
-    def _lean_graph(self, model: Path) -> Callable[[Path], bytes] | None:
-        """What writes the graph with which `model` is computed with less work."""
+    def _graph_instead(self, model: Path) -> Callable[[Path], bytes] | None:
+        """What writes the graph that is loaded instead of `model`."""
         family = family_of(model.parent)
         if family == "silero":
             return _lean_silero
-        return _lean_moonshine if family == "moonshine" and self.device == "cpu" else None
+        if family == "moonshine":
+            return _lean_moonshine if self.device == "cpu" else _like_its_plan
+        return None
 
     def _backend_of(self, model: Path) -> str:
         if self.backend == "triton":
@@ -115,3 +117,10 @@ def _lean_moonshine(published: Path) -> bytes:
     from visavis.bundles.moonshine_eight_bit import graph_to_load
 
     return graph_to_load(published)
+
+
+def _like_its_plan(published: Path) -> bytes:
+    """What is stepped down to takes what the plan takes: rows with their lengths."""
+    from visavis.bundles.compile.float_graphs import graph_like_its_plan
+
+    return graph_like_its_plan(published)

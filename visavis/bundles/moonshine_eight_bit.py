@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from visavis.bundles.compile.surgery.editing import expect
+from visavis.bundles.moonshine import masked_graph
 from visavis.engine import eight_bit_products
 from visavis.serving.errors import PlanError
 
@@ -37,12 +38,13 @@ _LEFT_AS_FLOATS = (
 
 
 def graph_to_load(path: Path) -> bytes:
-    """The network at `path` with weights of eight bits, or as it is: where it is another one, or
-    the processor has no exact products of bytes or is of a kind that was not measured.
+    """The network at `path` with weights of eight bits; where the processor has no exact products
+    of bytes or is of a kind that was not measured, with floats and masks, so that rows may share a
+    run. Another network as it is.
     """
     known = platform.machine().lower() in ("x86_64", "amd64")
     if not known or eight_bit_products.are_clipped():
-        return path.read_bytes()
+        return masked_graph(path)
     model = onnx.load(path)
     if any(node.op_type == "MatMulInteger" for part in _graphs(model.graph) for node in part.node):
         return path.read_bytes()  # Moonshine base is published in bytes

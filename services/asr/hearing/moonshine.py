@@ -4,6 +4,9 @@ The encoder's cost grows with the length of the sound, so that short questions
 cost little. The model gives no times: a transcript is one segment.
 """
 
+from collections.abc import Generator, Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
@@ -16,12 +19,16 @@ from services.asr.hearing.listeners import (
     rows_of,
 )
 from services.asr.hearing.log_mel import SAMPLE_RATE_HZ
-from services.asr.hearing.transcript import Segment, Transcript
-from visavis.engine import Engine, Tensors, host_array
+from services.asr.hearing.transcript import Encoded, Segment, Transcriber, Transcript
+from visavis.engine import Engine, Resident, Tensors, host_array
+from visavis.engine.rows import RowAsk, RowNetwork, most_rows, result_of
 from visavis.serving.errors import UnknownNameError
+from visavis.wire.clock import MonotonicClock
 
 LANGUAGE = "en"
 MAX_SAMPLES = 30 * SAMPLE_RATE_HZ
+
+_CLOCK = MonotonicClock()
 
 # Sound cut off right after speech gives no text at all; silence put before speech makes for
 # wrong words and now and then none.
@@ -35,14 +42,18 @@ _FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
 _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
 _START, _END = 1, 2
+# The input of an encoder that has masks; see `visavis.bundles.moonshine`.
+_LENGTHS = "lengths"
 _HOP_SAMPLES = 384
+_FRAME_SAMPLES = 895
+"""That a frame of the encoder is made of."""
 _HUM_WORDS = 2
 _HUMS = ("Mm-hmm.", "Uh-huh.")
 # Where no encoder was listened to: hums are so much less likely than the words written for them.
 _EVEN_HUM_ODDS = -5.8
 
 
-class Moonshine:
+class Moonshine(Transcriber):
     """Recognises English: encoder and merged decoder as Useful Sensors publish them."""
 
     def __init__(
@@ -57,6 +68,9 @@ class Moonshine:
         self._decoder = decoder
         self._tokenizer = tokenizer
         self._listeners = listeners
+        # Without masks, as published, a row would come out otherwise beside a longer one.
+        rows = most_rows(encoder, "input_values", _LENGTHS) if _LENGTHS in encoder.inputs else 1
+        self._encodings = RowNetwork(self._encode, rows, len)
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -74,21 +88,29 @@ class Moonshine:
         Raises UnknownNameError for another language than English, ValueError
         for too much sound.
         """
+        return result_of(self.steps(pcm, language, draft))
+
+    def steps(
+        self, pcm: NDArray[np.float32], language: str = LANGUAGE, draft: str = ""
+    ) -> Generator[RowAsk, Any, Transcript]:
+        """The same; the encoder's rows can be shared. Raises as `transcribe` does."""
         if language not in ("", LANGUAGE):
             raise UnknownNameError(f"language: Moonshine knows {LANGUAGE!r} only, not {language!r}")
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Moonshine takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
-        text, hum_odds = self._heard(pcm, draft)
+        text, hum_odds = yield from self._heard(pcm, draft)
         if not text and len(pcm) >= 2 * _QUIET_START_SAMPLES:
-            text, hum_odds = self._heard(pcm[_QUIET_START_SAMPLES:], draft)
+            text, hum_odds = yield from self._heard(pcm[_QUIET_START_SAMPLES:], draft)
         segments = (Segment(text, 0, len(pcm)),) if text else ()
         return Transcript(text, LANGUAGE, segments, hum_odds)
 
-    def _heard(self, pcm: NDArray[np.float32], draft: str) -> tuple[str, float | None]:
+    def _heard(
+        self, pcm: NDArray[np.float32], draft: str
+    ) -> Generator[RowAsk, Any, tuple[str, float | None]]:
         """The text and, of a short sound, the log odds of a hum."""
         if len(pcm) < _FEWEST_SAMPLES:
             return "", None
-        hidden = self._hidden(pcm)
+        hidden = (yield RowAsk(self._encodings, _with_margin(pcm))).states
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
         guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
         tokens = self._decode(hidden, budget, guess[:budget])
@@ -105,12 +127,21 @@ class Moonshine:
 
     def rows(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
         """What a SoundModel hears of pcm, [N] float32 at 16 kHz."""
-        return rows_of(self._hidden(pcm)[0], pcm, _HOP_SAMPLES)
+        (encoded,) = self._encode([_with_margin(pcm)])
+        return rows_of(encoded.states[0], pcm, _HOP_SAMPLES)
 
-    def _hidden(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-        """[1, T, D] float32."""
-        padded = np.pad(pcm, (0, _MARGIN_SAMPLES))[None]
-        return self._encoder.infer({"input_values": padded})["last_hidden_state"]
+    def _encode(self, sounds: Sequence[NDArray[np.float32]]) -> list[Encoded]:
+        """sounds: [N] float32 each, with their margins, N of _FRAME_SAMPLES at least."""
+        began_s = _CLOCK.now()
+        sizes = [len(sound) for sound in sounds]
+        padded = [np.pad(sound, (0, max(sizes) - len(sound))) for sound in sounds]
+        inputs: dict[str, Resident] = {"input_values": np.stack(padded)}
+        if _LENGTHS in self._encoder.inputs:
+            inputs[_LENGTHS] = np.array(sizes, np.int64)[:, None]
+        states = self._encoder.infer(inputs)["last_hidden_state"]
+        seconds = _CLOCK.now() - began_s
+        frames = [(size - _FRAME_SAMPLES) // _HOP_SAMPLES + 1 for size in sizes]
+        return [Encoded(states[i : i + 1, :n], seconds) for i, n in enumerate(frames)]
 
     def _log_likelihood(self, hidden: NDArray[np.float32], tokens: list[int]) -> float:
         """Of exactly these tokens, [N] ids, for the sound: one step of the decoder."""
@@ -160,6 +191,10 @@ class Moonshine:
             },
             [_present(name) for name in cache],
         )
+
+
+def _with_margin(pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.pad(pcm, (0, _MARGIN_SAMPLES))
 
 
 def _first_positions(cache: Cache, n_positions: int) -> Cache:

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Generator,
+    Hashable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, cast
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +44,7 @@ from visavis.engine import (
     Urgency,
     joined_state,
 )
+from visavis.engine.rows import RowAsk
 from visavis.serving.errors import EngineLoadError, SettingsError, UnknownNameError
 from visavis.wire.clock import MonotonicClock
 
@@ -112,13 +123,6 @@ def pieces_of(pcm: NDArray[np.float32], speech: Sequence[float]) -> list[Span]:
     return [span for span in spans if span.length > 0]
 
 
-def recognize_piece(
-    pcm: NDArray[np.float32], span: Span, transcriber: Transcriber, language: str
-) -> Transcript:
-    """Transcript of one piece of pcm, [N] float32 at 16 kHz, timed from its first sample."""
-    return transcriber.transcribe(pcm[span.start : span.end], language).shifted(span.start)
-
-
 _VAD_FILES, _TURN_FILES = ("silero_vad.onnx",), ("smart-turn.onnx",)
 _EAR_FILES = ("encoder.onnx", "decoder.onnx")
 _AT_ONCE = Urgency()
@@ -139,6 +143,43 @@ def _timed(
         return [(each, seconds) for each in odds]
 
     return timed
+
+
+def _costed(
+    steps: Generator[RowAsk, Any, Transcript],
+) -> Generator[RowAsk | tuple[Transcript, float], Any, None]:
+    """The asks of a transcriber's steps, and in the end the text with the seconds that were
+    computed for it: between its asks, and by the runs that answered them."""
+    seconds, answer = 0.0, None
+    while True:
+        began_s = _CLOCK.now()
+        try:
+            ask = steps.send(answer)
+        except StopIteration as end:
+            yield end.value, seconds + _CLOCK.now() - began_s
+            return
+        seconds += _CLOCK.now() - began_s
+        answer = yield ask
+        seconds += answer.seconds
+
+
+class _Place:
+    """Where a text stands in its lane, whenever one of its steps is asked for.
+
+    That is the place of its first step: however many it takes, nothing that the same visitor says
+    later overtakes it within its class.
+    """
+
+    def __init__(self, urgency: Urgency) -> None:
+        self._urgency = replace(urgency, deadline_s=_CLOCK.now())
+
+    def hasten(self, order: Order) -> None:
+        self._urgency = replace(self._urgency, priority=order)
+
+    def by_now(self) -> Urgency:
+        """Only the first step supersedes others: what waits by the next one is newer."""
+        urgency, self._urgency = self._urgency, replace(self._urgency, supersedes=None)
+        return urgency
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +326,8 @@ class Hearing:
         self._turns: SharedRuns[NDArray[np.float32], tuple[float, float]] | None = None
         self._languages: Languages | None = None
         self._ears: dict[str, Ear] = {}
+        self._places: WeakValueDictionary[Hashable, _Place] = WeakValueDictionary()
+        """Of the texts that are being made, by their keys."""
         self.speaking: set[object] = set()
         """The sessions in which somebody is speaking, or awaits what was said."""
 
@@ -365,6 +408,8 @@ class Hearing:
                 lane.withdraw(key)
             else:
                 lane.hasten(key, order)
+        if order is not None and (place := self._places.get(key)) is not None:
+            place.hasten(order)
 
     async def transcribe(
         self,
@@ -380,31 +425,31 @@ class Hearing:
         took its place.
         """
         code, ear = self.languages.resolve(language)
-
-        def work() -> tuple[Transcript, float]:
-            started = _CLOCK.now()
-            text = ear.transcriber.transcribe(pcm, code, draft)
-            return text, _CLOCK.now() - started
-
-        return await self._lanes[ear.bundle].run(work, urgency=urgency)
+        place = _Place(urgency)
+        if urgency.key is not None:
+            self._places[urgency.key] = place
+        steps = ear.transcriber.steps(pcm, code, draft)
+        items = self._lanes[ear.bundle].stream(_costed, steps, urgency=place.by_now)
+        stream = cast(AsyncGenerator[tuple[Transcript, float], None], items)
+        async with aclosing(stream) as texts:
+            return await anext(texts)
 
     async def recognize(self, pcm: NDArray[np.float32], language: str) -> Transcript:
         """Text of a whole recording, pcm [N] float32 at 16 kHz of any length.
 
         Between its pieces the work of others gets its turn.
         """
-        code, ear = self.languages.resolve(language)
+        code, _ = self.languages.resolve(language)
         speech: list[float] = []
         blocks = speech_probabilities(pcm, self._voice_detector(), _RECORDED_FRAMES)
         while block := await self._lanes[self._names.vad].run(
             next, blocks, None, urgency=_RECORDING
         ):
             speech += block
-        lane = self._lanes[ear.bundle]
-        parts = [
-            await lane.run(recognize_piece, pcm, span, ear.transcriber, code, urgency=_RECORDING)
-            for span in pieces_of(pcm, speech)
-        ]
+        parts = []
+        for span in pieces_of(pcm, speech):
+            text, _ = await self.transcribe(pcm[span.start : span.end], code)
+            parts.append(text.shifted(span.start))
         return join(parts, code)
 
     def close(self) -> None:

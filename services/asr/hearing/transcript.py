@@ -1,12 +1,14 @@
 """What a recogniser says about a piece of sound."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from visavis.engine.rows import RowAsk
 
 # Languages that put no space between words; their pieces are joined without one.
 UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
@@ -58,6 +60,16 @@ class Transcript:
         return replace(self, segments=tuple(s.shifted(offset_samples) for s in self.segments))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """What an encoder makes of one sound."""
+
+    states: NDArray[np.float32]
+    """[1, T, width]."""
+    seconds: float
+    """What the run took, for all whose sounds went into it."""
+
+
 class Transcriber(Protocol):
     """Turns one piece of speech, at most 30 s, to text."""
 
@@ -75,6 +87,15 @@ class Transcriber(Protocol):
         nothing but what a quantised network rounds another way.
         """
         ...
+
+    def steps(
+        self, pcm: NDArray[np.float32], language: str, draft: str = ""
+    ) -> Generator[RowAsk, Any, Transcript]:
+        """The same, in steps between which it asks for rows of runs that others may share; the
+        answer to each is an Encoded. None are asked for where a recogniser has nothing to share.
+        """
+        return self.transcribe(pcm, language, draft)
+        yield
 
 
 def join(parts: Iterable[Transcript], language: str) -> Transcript:

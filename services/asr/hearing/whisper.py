@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 from services.asr.hearing.decoding import Cache, empty_cache, loop_start
 from services.asr.hearing.listeners import LONGEST_SAMPLES, FirstWords, ListenerModel
 from services.asr.hearing.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
-from services.asr.hearing.transcript import UNSPACED, Segment, Transcript
+from services.asr.hearing.transcript import UNSPACED, Segment, Transcriber, Transcript
 from visavis.engine import Engine, Tensors, host_array
 from visavis.serving.errors import UnknownNameError
 
@@ -54,7 +54,7 @@ class Decoded:
     """See FirstWords.summary. [2] float32"""
 
 
-class Whisper:
+class Whisper(Transcriber):
     """Recognises 99 languages: encoder and decoder as visavis.bundles.whisper.graph writes them."""
 
     def __init__(

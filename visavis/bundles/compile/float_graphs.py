@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
 from visavis.bundles.compile.surgery.passes import apply_passes
+from visavis.bundles.store.lookup import manifest_of
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import PlanError
 
@@ -29,6 +30,16 @@ def float_graph(
         model = _read(bundle_dir / recipe.graph)
     stop_if(cancelled)
     return apply_passes(model, recipe.passes, cancelled)
+
+
+def graph_like_its_plan(model: Path) -> bytes:
+    """A bundle's file with the inputs and outputs of its plan, in 32 bits; as it is where nothing
+    or several plans are made of it. Raises PlanError as float_graph does."""
+    manifest = manifest_of(model.parent)
+    recipes = [r for r in manifest.plans if r.graph == model.name] if manifest is not None else []
+    if len(recipes) != 1:
+        return model.read_bytes()
+    return float_graph(model.parent, recipes[0]).SerializeToString()
 
 
 def _read(path: Path) -> onnx.ModelProto:

@@ -18,7 +18,11 @@ from visavis.bundles.compile.surgery.quantization import (
 )
 from visavis.bundles.hibari import hibari_text, hibari_voice
 from visavis.bundles.kokoro import kokoro_voice
-from visavis.bundles.moonshine import moonshine_first_step, moonshine_next_step
+from visavis.bundles.moonshine import (
+    moonshine_first_step,
+    moonshine_masks,
+    moonshine_next_step,
+)
 from visavis.bundles.piper.splines import vits_splines
 from visavis.bundles.piper.vits import vits_text, vits_voice
 from visavis.bundles.whisper.graph import drop_empty_cache
@@ -35,6 +39,7 @@ PASSES: dict[str, Pass] = {
     "hibari_voice": hibari_voice,
     "kokoro_voice": kokoro_voice,
     "moonshine_first_step": moonshine_first_step,
+    "moonshine_masks": moonshine_masks,
     "moonshine_next_step": moonshine_next_step,
     "vits_splines": vits_splines,
     "vits_text": vits_text,
