@@ -38,6 +38,9 @@ _MARGIN_SAMPLES = SAMPLE_RATE_HZ // 10
 _QUIET_START_SAMPLES = SAMPLE_RATE_HZ * 4 // 25
 # The encoder's convolutions need about this much to give one frame.
 _FEWEST_SAMPLES = SAMPLE_RATE_HZ // 8
+# Longer ones may be pieces of a text, which no later one may overtake: they are heard in one go,
+# and nobody's row is filled up to theirs.
+_LONGEST_SHARED_SAMPLES = 10 * SAMPLE_RATE_HZ
 # The paper's bound for English; more is a loop.
 _TOKENS_PER_SECOND = 6.5
 _SPARE_TOKENS = 4
@@ -98,19 +101,24 @@ class Moonshine(Transcriber):
             raise UnknownNameError(f"language: Moonshine knows {LANGUAGE!r} only, not {language!r}")
         if pcm.ndim != 1 or len(pcm) > MAX_SAMPLES:
             raise ValueError(f"Moonshine takes [N] samples, N <= {MAX_SAMPLES}, got {pcm.shape}")
-        text, hum_odds = yield from self._heard(pcm, draft)
+        if len(pcm) < _FEWEST_SAMPLES:
+            return Transcript("", LANGUAGE)
+        if len(pcm) < _LONGEST_SHARED_SAMPLES:
+            encoded = yield RowAsk(self._encodings, _with_margin(pcm))
+        else:
+            (encoded,) = self._encode([_with_margin(pcm)])
+        text, hum_odds = self._heard(pcm, encoded.states, draft)
         if not text and len(pcm) >= 2 * _QUIET_START_SAMPLES:
-            text, hum_odds = yield from self._heard(pcm[_QUIET_START_SAMPLES:], draft)
+            rest = pcm[_QUIET_START_SAMPLES:]
+            (encoded,) = self._encode([_with_margin(rest)])
+            text, hum_odds = self._heard(rest, encoded.states, draft)
         segments = (Segment(text, 0, len(pcm)),) if text else ()
         return Transcript(text, LANGUAGE, segments, hum_odds)
 
     def _heard(
-        self, pcm: NDArray[np.float32], draft: str
-    ) -> Generator[RowAsk, Any, tuple[str, float | None]]:
-        """The text and, of a short sound, the log odds of a hum."""
-        if len(pcm) < _FEWEST_SAMPLES:
-            return "", None
-        hidden = (yield RowAsk(self._encodings, _with_margin(pcm))).states
+        self, pcm: NDArray[np.float32], hidden: NDArray[np.float32], draft: str
+    ) -> tuple[str, float | None]:
+        """The text and, of a short sound, the log odds of a hum. hidden: the encoder's of pcm."""
         budget = int(len(pcm) / SAMPLE_RATE_HZ * _TOKENS_PER_SECOND) + _SPARE_TOKENS
         guess = self._tokenizer.encode(draft, add_special_tokens=False).ids if draft else []
         tokens = self._decode(hidden, budget, guess[:budget])

@@ -164,14 +164,10 @@ def _costed(
 
 
 class _Place:
-    """Where a text stands in its lane, whenever one of its steps is asked for.
-
-    That is the place of its first step: however many it takes, nothing that the same visitor says
-    later overtakes it within its class.
-    """
+    """How urgent a text is whenever one of its steps is asked for."""
 
     def __init__(self, urgency: Urgency) -> None:
-        self._urgency = replace(urgency, deadline_s=_CLOCK.now())
+        self._urgency = urgency
 
     def hasten(self, order: Order) -> None:
         self._urgency = replace(self._urgency, priority=order)
