@@ -39,8 +39,6 @@ class Shortage:
 
     service: str
     why: str
-    told: bool = True
-    """By the replicas themselves; False: by counting the sessions that we brought them."""
 
 
 def shortage(
@@ -61,8 +59,7 @@ def shortage(
             continue  # that is no want of room
         if max(state.free_slots for state in known) <= 0:
             why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")
-            slots = f"no free slot on any of its {len(known)} replicas"
-            return Shortage(service, why or slots, bool(why))
+            return Shortage(service, why or f"no free slot on any of its {len(known)} replicas")
     load = answer_load(replicas) if "llm" in services else 0.0
     if load <= 1.0:
         return None

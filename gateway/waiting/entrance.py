@@ -253,7 +253,8 @@ class Entrance:
         if self._line.head is not None:
             raise self._explained("queue", f"{len(self._line)} visitors wait already")
         short = self._short(wish)
-        if short is not None and not short.told:
+        if short is not None and short.service != "gateway":
+            # Since it was told, somebody may have left.
             await self._registry.refresh()
             short = self._short(wish)
         if short is not None:

@@ -70,7 +70,7 @@ class Script:
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
     slots: int = 4
-    capacity: dict[str, float] = field(default_factory=dict)
+    capacity: dict[str, Any] = field(default_factory=dict)
     """What each stage tells that it measures."""
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
     """Status that an Attach of a service, or of one replica by its name, ends with."""

@@ -70,6 +70,19 @@ async def test_a_service_without_room_is_named(
     assert "asr: no free slot" in error["message"]
 
 
+async def test_who_comes_as_another_has_left_is_let_in(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    """Though the replica's newest report, a moment old, says that it is full."""
+    there_was, doubles.script.slots = doubles.script.slots, 0
+    doubles.script.capacity["refusal"] = "all slots are taken"
+    await gateway.inside.registry.refresh()
+    assert "asr: all slots are taken" in (await post(http)).json()["error"]["message"]
+    doubles.script.slots = there_was
+    del doubles.script.capacity["refusal"]
+    await first_session(http)
+
+
 async def test_the_line_moves_on_as_sessions_end_and_visitors_leave(
     gateway: RunningGateway, http: httpx.AsyncClient
 ) -> None:
