@@ -171,7 +171,7 @@ async def test_an_uploaded_portrait_becomes_the_face(visitor: Page, stack: Runni
             await visitor.click("#avatar-new")
             photo = FilePayload(name="twin.jpg", mimeType="image/jpeg", buffer=portrait)
             await visitor.set_input_files("#photo", files=[photo])
-            await visitor.fill("#avatar-new-name", "twin")
+            await expect(visitor.locator("#avatar-new-name")).to_have_value("twin")
             await visitor.fill("#likeness", "An astronaut")
             await visitor.check("#consent")
             await visitor.click("#creator-submit")
