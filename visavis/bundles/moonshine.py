@@ -12,7 +12,6 @@ cache of the text. The two branches become two graphs of fixed structure.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,8 @@ from visavis.bundles.compile.surgery.editing import GraphEditor, described, expe
 
 _FIRST, _NEXT = "else_branch", "then_branch"
 _LENGTHS = "lengths"
-_FARTHEST = -1e9
-"""Added to what an attention makes of a frame that it must not see."""
+_FARTHEST = 1e9
+"""Taken off what an attention makes of a frame that it must not see."""
 
 
 def moonshine_masks(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -44,16 +43,6 @@ def moonshine_masks(model: onnx.ModelProto) -> onnx.ModelProto:
     lengths = described(_LENGTHS, [batch, 1], TensorProto.INT64)
     editor.set_inputs([*model.graph.input, lengths])
     return editor.finished_model()
-
-
-def masked_graph(path: Path) -> bytes:
-    """The network at `path`, the encoder with its masks where its numbers are floats; any other as
-    it is. Products in bytes have one scale for a whole run, so that no mask parts their rows."""
-    model = onnx.load(path)
-    rounded = any(node.op_type == "MatMulInteger" for node in model.graph.node)
-    if rounded or model.graph.input[0].name != "input_values":
-        return path.read_bytes()
-    return moonshine_masks(model).SerializeToString()
 
 
 def _normalise_within(
@@ -101,7 +90,7 @@ def _attend_within(
     steps = _Steps(editor, "/attention")
     within = steps.within(attentions[0].input[0], 3, steps.frames(before))
     absent = steps.add("Sub", within, steps.weight("one", np.float32(1)))
-    absent = steps.add("Mul", absent, steps.weight("farthest", np.float32(-_FARTHEST)))
+    absent = steps.add("Mul", absent, steps.weight("farthest", np.float32(_FARTHEST)))
     absent = steps.add("Unsqueeze", absent, steps.weight("heads", [1, 2]))
     editor.put_before(attentions[0], steps.nodes)
     for softmax in attentions:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from visavis.bundles.compile.surgery.editing import expect
-from visavis.bundles.moonshine import masked_graph
+from visavis.bundles.moonshine import moonshine_masks
 from visavis.engine import eight_bit_products
 from visavis.serving.errors import PlanError
 
@@ -38,18 +38,22 @@ _LEFT_AS_FLOATS = (
 
 
 def graph_to_load(path: Path) -> bytes:
-    """The network at `path` with weights of eight bits; where the processor has no exact products
-    of bytes or is of a kind that was not measured, with floats and masks, so that rows may share a
-    run. Another network as it is.
+    """The network at `path` as this processor hears soonest: with weights of eight bits, or, where
+    it has no exact products of bytes or is of a kind that was not measured, in floats, the encoder
+    with masks, so that rows may share a run. As it is where it is another network, or published in
+    bytes, which have one scale for a whole run, so that no mask parts its rows.
     """
-    known = platform.machine().lower() in ("x86_64", "amd64")
-    if not known or eight_bit_products.are_clipped():
-        return masked_graph(path)
     model = onnx.load(path)
     if any(node.op_type == "MatMulInteger" for part in _graphs(model.graph) for node in part.node):
-        return path.read_bytes()  # Moonshine base is published in bytes
+        return path.read_bytes()  # Moonshine base
+    known = platform.machine().lower() in ("x86_64", "amd64")
     try:
-        rewritten = in_eight_bits(model)
+        if known and not eight_bit_products.are_clipped():
+            rewritten = in_eight_bits(model)
+        elif _is_decoder(model):
+            return path.read_bytes()
+        else:
+            rewritten = moonshine_masks(model)
     except PlanError as error:
         log.warning("%s is computed as it was published: %s", path.name, error)
         return path.read_bytes()
@@ -60,11 +64,16 @@ def in_eight_bits(model: onnx.ModelProto) -> onnx.ModelProto:
     """`model`, changed: Moonshine tiny's published encoder or merged decoder, its inputs and
     outputs as they were. Raises PlanError for another graph.
     """
-    read_again = any(node.op_type == "If" for node in model.graph.node)
+    read_again = _is_decoder(model)
     writer = _Writer(model)
     for graph in _graphs(model.graph):
         writer.write(graph, in_blocks=read_again)
     return writer.finished()
+
+
+def _is_decoder(model: onnx.ModelProto) -> bool:
+    """Merged out of its first step and the next ones."""
+    return any(node.op_type == "If" for node in model.graph.node)
 
 
 def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
