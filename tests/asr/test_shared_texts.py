@@ -90,7 +90,7 @@ async def test_classes_go_in_their_order_and_those_of_one_together(
     others += [ask(hearing, 10 + n, Order.FINAL) for n in range(5)]
     unwanted = ask(hearing, 99, Order.FINAL)
     await asyncio.sleep(0)
-    hearing.requeue(0, Order.FINAL)
+    hearing.requeue(2, Order.FINAL)
     unwanted.cancel()
     await asyncio.sleep(0)
     ear.go.set()
@@ -102,8 +102,10 @@ async def test_classes_go_in_their_order_and_those_of_one_together(
     rows = [row for run in ear.runs for row in run]
     assert [{*rows[:1]}, {*rows[1:7]}, {*rows[7:9]}, {*rows[9:]}] == [
         {1},
-        {10, 11, 12, 13, 14, 30},
-        {31, 32},
+        {10, 11, 12, 13, 14, 32},
+        {30, 31},
         {50, 51},
     ]
+    run_of = {row: number for number, run in enumerate(ear.runs) for row in run}
+    assert run_of[32] <= max(run_of[size] for size in range(10, 15)), "not behind them"
     assert max(map(len, ear.runs)) > 1
