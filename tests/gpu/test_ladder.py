@@ -13,6 +13,7 @@ from visavis.engine import EngineOptions, open_engine
 from visavis.engine.ladder import LadderEngine
 from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError
 from visavis.engine.tensorrt.compiled import CompiledEngine
+from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.serving.errors import EngineError, EngineLoadError
 
 MEL = {"mel": np.zeros((1, 120, 80), np.float32)}
@@ -30,7 +31,8 @@ def spoil(engine: LadderEngine) -> None:
     """The next run copies to an address that is none."""
     compiled = engine.current
     assert isinstance(compiled, CompiledEngine)
-    (plan,) = compiled.plans.values()
+    (plan,) = compiled.parts.values()
+    assert isinstance(plan, TensorRTEngine)
     assert plan._runner is not None
     plan._runner._inputs["mel"]._address = 0x10
 

@@ -68,6 +68,7 @@ class EngineSettings(ServiceSettings):
 
         options = EngineOptions(
             plans=plans,
+            floats=_floats,
             graph=self._graph_instead(model),
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
@@ -117,6 +118,12 @@ def _lean_moonshine(published: Path) -> bytes:
     from visavis.bundles.moonshine_eight_bit import graph_to_load
 
     return graph_to_load(published)
+
+
+def _floats(published: Path) -> dict[str, bytes]:
+    from visavis.bundles.compile.float_graphs import graphs_like_its_plans
+
+    return graphs_like_its_plans(published)
 
 
 def _like_its_plan(published: Path) -> bytes:

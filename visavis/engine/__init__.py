@@ -10,6 +10,7 @@ Backends are imported only when asked for, so that a host without a GPU never im
 `in_hand`: what a lane works on, for an engine that computes elsewhere.
 `lane`: one thread in front of engine work: callers ask and await.
 `onnxruntime`: the backend for a CPU, and the second best on a GPU.
+`parts`: a network that is run in parts.
 `eight_bit_products`: what ONNX Runtime is told so that 8-bit products are exact everywhere.
 `ladder`: steps down in plain sight when a place is lost.
 `tensorrt`: compiled plans on a GPU.
@@ -56,9 +57,9 @@ def _auto(model: Path, *, device: str, threads: int, options: EngineOptions) -> 
 
 
 def _onnxruntime(model: Path, *, device: str, threads: int, options: EngineOptions) -> Engine:
-    from visavis.engine.onnxruntime import OnnxRuntimeEngine
+    from visavis.engine.onnxruntime import open_onnxruntime
 
-    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
+    return open_onnxruntime(model, device=device, threads=threads, options=options)
 
 
 def _tensorrt(

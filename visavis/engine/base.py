@@ -189,6 +189,29 @@ class Engine(ABC):
     def _close(self) -> None: ...
 
 
+def contiguous_part(
+    shape: tuple[int, ...], key: slice | tuple[slice, ...]
+) -> tuple[int, tuple[int, ...]]:
+    """The elements in front of the part `key` of a contiguous tensor of `shape`, and its shape.
+
+    Raises InvalidInputError where the part has gaps.
+    """
+    keys = key if isinstance(key, tuple) else (key,)
+    if len(keys) > len(shape) or not all(isinstance(part, slice) for part in keys):
+        raise InvalidInputError(f"{keys}: a tensor of {len(shape)} dimensions is cut by slices")
+    skipped, sizes, cut = 0, list(shape), False
+    for axis, part in enumerate(keys):
+        start, stop, step = part.indices(shape[axis])
+        sizes[axis] = max(0, stop - start)
+        if step == 1 and sizes[axis] == shape[axis]:
+            continue
+        if step != 1 or any(size != 1 for size in sizes[:axis]) or cut:
+            raise InvalidInputError(f"{keys}: that part of {list(shape)} has gaps")
+        cut = True
+        skipped = start * int(np.prod(shape[axis + 1 :], dtype=np.int64))
+    return skipped, tuple(sizes)
+
+
 def on_host(inputs: Tensors) -> dict[str, NDArray[Any]]:
     """`inputs`, of any shapes and dtypes, with those on a device copied into host memory."""
     return {name: host_array(tensor) for name, tensor in inputs.items()}
@@ -227,5 +250,8 @@ class EngineOptions:
     """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
     triton: TritonOptions | None = None
     """Where the backend triton has its network."""
+    floats: Callable[[Path], Mapping[str, bytes]] | None = None
+    """Writes the graphs that ONNX Runtime loads on a GPU instead of this file, by the names of the
+    parts that it is run in; none where the file itself is to be loaded."""
     graph: Callable[[Path], bytes] | None = None
     """Writes the graph that ONNX Runtime loads instead of this file: the same with less work."""

@@ -253,9 +253,9 @@ def _existing(device: str) -> str:
 
 
 def _onnxruntime(model: Path, device: str, threads: int, options: EngineOptions) -> Engine:
-    from visavis.engine.onnxruntime import OnnxRuntimeEngine
+    from visavis.engine.onnxruntime import open_onnxruntime
 
-    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
+    return open_onnxruntime(model, device=device, threads=threads, options=options)
 
 
 def _compiled(model: Path, device: str, backend: str, options: EngineOptions) -> Engine:

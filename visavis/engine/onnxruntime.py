@@ -1,8 +1,9 @@
-"""ONNX Runtime backend: the embedded default on a CPU."""
+"""ONNX Runtime backend: the embedded default on a CPU, the second best on a GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,17 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from visavis.engine import eight_bit_products
-from visavis.engine.base import Engine, Tensors, TensorSpec
+from visavis.engine.base import (
+    Engine,
+    EngineOptions,
+    Resident,
+    Tensors,
+    TensorSpec,
+    contiguous_part,
+    host_array,
+    on_host,
+)
+from visavis.engine.parts import EngineOfParts
 from visavis.serving.errors import EngineError, EngineLoadError
 
 _DTYPES = {
@@ -32,6 +43,16 @@ _CUDNN = {"cudnn_conv_algo_search": "DEFAULT"}
 _FATAL = 4  # of onnxruntime's levels of logging
 
 
+def open_onnxruntime(
+    model: Path, *, device: str, threads: int = 1, options: EngineOptions | None = None
+) -> Engine:
+    """Engine for `model`, not yet loaded; on a GPU in floats, where its bundle says how."""
+    options = options or EngineOptions()
+    if device != "cpu" and options.floats is not None:
+        return FloatsEngine(model, device=device, threads=threads, options=options)
+    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
+
+
 class OnnxRuntimeEngine(Engine):
     """A network in ONNX Runtime, on the CPU or, by its CUDA provider, on a GPU."""
 
@@ -44,9 +65,11 @@ class OnnxRuntimeEngine(Engine):
         device: str,
         threads: int,
         graph: Callable[[Path], bytes] | None = None,
+        keeps_tensors: bool = False,
     ) -> None:
         """graph: writes what is loaded instead of the file itself."""
         super().__init__(model, device=device, threads=threads)
+        self.keeps_tensors = keeps_tensors
         self._graph = graph
         self._session: ort.InferenceSession | None = None
 
@@ -84,6 +107,8 @@ class OnnxRuntimeEngine(Engine):
             return _session(graph, options, provider)
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        if self.keeps_tensors:
+            return on_host(self._infer_resident(inputs, ()))
         assert self._session is not None
         try:
             results = self._session.run(None, dict(inputs))
@@ -91,8 +116,119 @@ class OnnxRuntimeEngine(Engine):
             raise EngineError(f"{self.model.name}: {error}") from error
         return dict(zip(self.outputs, results, strict=True))
 
+    def _infer_resident(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        assert self._session is not None
+        try:
+            binding = self._session.io_binding()
+            for name, tensor in inputs.items():
+                if isinstance(tensor, OrtTensor):
+                    tensor.bind(binding, name)
+                else:
+                    binding.bind_cpu_input(name, np.ascontiguousarray(host_array(tensor)))
+            kind, _, index = self.device.partition(":")
+            place = kind, int(index or 0)
+            for name in self.outputs:
+                if name in resident:
+                    binding.bind_output(name, *place)
+                else:
+                    binding.bind_output(name)
+            self._session.run_with_iobinding(binding)
+            made = dict(zip(self.outputs, binding.get_outputs(), strict=True))
+            return {
+                name: OrtTensor(value, place, self.outputs[name].dtype)
+                if name in resident
+                else value.numpy()
+                for name, value in made.items()
+            }
+        except Exception as error:  # as above
+            raise EngineError(f"{self.model.name}: {error}") from error
+
     def _close(self) -> None:
         self._session = None
+
+
+class FloatsEngine(EngineOfParts):
+    """A bundle's network on a GPU as its plans would be, in 32 bits: in parts, rows together.
+
+    In the published file products are in 8 bits, which the CUDA provider leaves to the CPU. That
+    one is run where no recipe says how the network is compiled.
+    """
+
+    backend = "onnxruntime"
+
+    def __init__(self, model: Path, *, device: str, threads: int, options: EngineOptions) -> None:
+        super().__init__(model, device=device, threads=threads)
+        self._options = options
+
+    def _open_parts(self) -> Mapping[str, Engine]:
+        assert self._options.floats is not None
+        graphs = self._options.floats(self.model)
+        if not graphs:
+            return {"": self._part(self._options.graph)}
+        return {name: self._part(partial(_written, graph)) for name, graph in graphs.items()}
+
+    def _part(self, graph: Callable[[Path], bytes] | None) -> Engine:
+        return OnnxRuntimeEngine(
+            self.model,
+            device=self.device,
+            threads=self.threads,
+            graph=graph,
+            keeps_tensors=True,
+        )
+
+
+def _written(graph: bytes, _model: Path) -> bytes:
+    return graph
+
+
+class OrtTensor:
+    """A contiguous tensor that ONNX Runtime left on its device; its memory lives as long.
+
+    Slices, as in `mel[:, 10:20]`, share the memory; only those that are contiguous themselves
+    exist.
+    """
+
+    def __init__(
+        self,
+        value: ort.OrtValue,
+        place: tuple[str, int],
+        dtype: np.dtype[Any],
+        shape: tuple[int, ...] | None = None,
+        first: int = 0,
+    ) -> None:
+        """place: kind of device and which one. shape, first: of a part, and the number of its
+        first element; else all of `value`."""
+        self.dtype = dtype
+        self.shape = tuple(value.shape()) if shape is None else shape
+        self._value = value
+        self._place = place
+        self._first = first
+
+    @property
+    def ndim(self) -> int:
+        """As of an array."""
+        return len(self.shape)
+
+    def __getitem__(self, key: slice | tuple[slice, ...]) -> OrtTensor:
+        """A contiguous part. Raises InvalidInputError where it would not be contiguous."""
+        skipped, shape = contiguous_part(self.shape, key)
+        return OrtTensor(self._value, self._place, self.dtype, shape, self._first + skipped)
+
+    def to_host(self) -> NDArray[Any]:
+        """A copy of its shape and dtype in host memory."""
+        every: NDArray[Any] = self._value.numpy().reshape(-1)
+        count = int(np.prod(self.shape, dtype=np.int64))
+        return every[self._first : self._first + count].reshape(self.shape).copy()
+
+    def bind(self, binding: ort.IOBinding, name: str) -> None:
+        """Make it the input `name` of a run."""
+        binding.bind_input(
+            name,
+            *self._place,
+            self.dtype.type,
+            list(self.shape),
+            self._value.data_ptr() + self._first * self.dtype.itemsize,
+        )
 
 
 def _session(

@@ -25,8 +25,8 @@ from tests.parity import Parity
 from tests.rows import together
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.engine import Engine, Resident, TensorSpec, open_engine
+from visavis.engine.parts import arrange
 from visavis.engine.rows import alone
-from visavis.engine.tensorrt.compiled import arrange
 from visavis.serving.errors import EngineLoadError, PlanError
 from visavis.tools.precision.mel_cepstrum import distortion_db
 

@@ -32,14 +32,24 @@ def float_graph(
     return apply_passes(model, recipe.passes, cancelled)
 
 
+def graphs_like_its_plans(model: Path) -> dict[str, bytes]:
+    """In 32 bits what each plan of a bundle's file is compiled from, by the names of the plans;
+    empty where there are none. Raises PlanError as float_graph does."""
+    return {r.name: float_graph(model.parent, r).SerializeToString() for r in _recipes(model)}
+
+
 def graph_like_its_plan(model: Path) -> bytes:
     """A bundle's file with the inputs and outputs of its plan, in 32 bits; as it is where nothing
     or several plans are made of it. Raises PlanError as float_graph does."""
-    manifest = manifest_of(model.parent)
-    recipes = [r for r in manifest.plans if r.graph == model.name] if manifest is not None else []
+    recipes = _recipes(model)
     if len(recipes) != 1:
         return model.read_bytes()
     return float_graph(model.parent, recipes[0]).SerializeToString()
+
+
+def _recipes(model: Path) -> list[PlanRecipe]:
+    manifest = manifest_of(model.parent)
+    return [r for r in manifest.plans if r.graph == model.name] if manifest is not None else []
 
 
 def _read(path: Path) -> onnx.ModelProto:

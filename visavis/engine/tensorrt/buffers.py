@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.engine.base import contiguous_part
 from visavis.engine.tensorrt.bindings.device import CudaDevice, CudaError, PinnedMemory
-from visavis.serving.errors import EngineError, InvalidInputError
+from visavis.serving.errors import EngineError
 
 log = logging.getLogger(__name__)
 
@@ -257,23 +258,11 @@ class CudaTensor:
 
     def __getitem__(self, key: slice | tuple[slice, ...]) -> CudaTensor:
         """A contiguous part. Raises InvalidInputError where it would not be contiguous."""
-        keys = key if isinstance(key, tuple) else (key,)
-        if len(keys) > self.ndim or not all(isinstance(part, slice) for part in keys):
-            raise InvalidInputError(f"{keys}: a tensor of {self.ndim} dimensions is cut by slices")
-        offset, shape, cut = 0, list(self.shape), False
-        for axis, part in enumerate(keys):
-            start, stop, step = part.indices(self.shape[axis])
-            shape[axis] = max(0, stop - start)
-            if step == 1 and shape[axis] == self.shape[axis]:
-                continue
-            if step != 1 or any(size != 1 for size in shape[:axis]) or cut:
-                raise InvalidInputError(f"{keys}: that part of {list(self.shape)} has gaps")
-            cut = True
-            offset = start * int(np.prod(self.shape[axis + 1 :], dtype=np.int64))
+        skipped, shape = contiguous_part(self.shape, key)
         return CudaTensor(
             self.device,
-            self.address + offset * self.dtype.itemsize,
-            tuple(shape),
+            self.address + skipped * self.dtype.itemsize,
+            shape,
             self.dtype,
             self._owner or self,
         )

@@ -1,0 +1,116 @@
+"""Networks in floats, in parts, with tensors that stay, as ONNX Runtime runs them on a GPU.
+
+All of it is the real thing but the place: the CPU, whose memory stands for the device's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from services.asr.hearing.moonshine import Moonshine
+from services.tts.voices.english import EnglishVoice
+from services.tts.voices.mandarin import MandarinVoice
+from tests.asr.test_transcripts import sound
+from tests.bundles.compile.float_graphs import FloatGraphs
+from tests.rows import together
+from visavis.bundles.store import recipes_of
+from visavis.engine import Engine, EngineOptions, open_engine
+from visavis.engine.onnxruntime import FloatsEngine, OrtTensor
+from visavis.engine.rows import alone
+from visavis.serving.errors import InvalidInputError
+
+Bundle = Callable[[str], Path]
+Open = Callable[[str, str], Engine]
+
+
+@pytest.fixture
+def open_floats(bundle: Bundle, float_graphs: FloatGraphs) -> Open:
+    """A file of a bundle by the parts of its plans."""
+
+    def floats(model: Path) -> dict[str, bytes]:
+        name = model.parent.name
+        recipes = [recipe for recipe in recipes_of(name) if recipe.graph == model.name]
+        return {r.name: float_graphs.path(name, r.name).read_bytes() for r in recipes}
+
+    def open_file(name: str, file: str) -> Engine:
+        options = EngineOptions(floats=floats)
+        return FloatsEngine(bundle(name) / file, device="cpu", threads=1, options=options)
+
+    return open_file
+
+
+def test_moonshine_writes_the_same_with_a_cache_that_stays(
+    bundle: Bundle, open_floats: Open
+) -> None:
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    speech = sound("jfk")[: 3 * 16_000]
+    with (
+        open_engine(folder / "encoder.onnx") as encoder,
+        open_engine(folder / "decoder.onnx") as whole,
+        open_floats(folder.name, "encoder.onnx") as masked,
+        open_floats(folder.name, "decoder.onnx") as parts,
+    ):
+        expected = Moonshine(encoder, whole, tokenizer).transcribe(speech)
+        recogniser = Moonshine(masked, parts, tokenizer)
+        assert recogniser.transcribe(speech).text == expected.text != ""
+        states = masked.infer_resident(
+            {"input_values": speech[None], "lengths": np.array([[len(speech)]])},
+            ["last_hidden_state"],
+        )["last_hidden_state"]
+        assert isinstance(states, OrtTensor)
+        assert states.shape[0] == 1 and np.abs(states.to_host()).max() > 0
+
+
+def test_english_phrases_share_a_run(open_floats: Open) -> None:
+    texts = ("Yes.", "Hello, my friend.")
+    with open_floats("hibari-en", "hibari-durations.onnx") as engine:
+        voice = EnglishVoice(engine)
+        made, rows = together([voice.speak(text) for text in texts])
+        assert rows == [2]
+        for text, blocks in zip(texts, made, strict=True):
+            for block, apart in zip(blocks, alone(voice.speak(text)), strict=True):
+                np.testing.assert_allclose(block.voice, apart.voice, atol=1e-3)
+
+
+def test_parts_of_the_mandarin_mel_go_on_where_they_are(bundle: Bundle, open_floats: Open) -> None:
+    folder = bundle("fastspeech2-mbmelgan-zh")
+    names = ("encoder", "decoder", "vocoder")
+
+    def spoken(engines: list[Engine]) -> np.ndarray:
+        for each in engines:
+            each.load()
+        voice = MandarinVoice(*engines, folder / "mapper.json")
+        made = [block.voice for block in alone(voice.speak("你好世界。"))]
+        for each in engines:
+            each.close()
+        return np.concatenate(made)
+
+    ours = spoken([open_floats(folder.name, f"{name}.onnx") for name in names])
+    np.testing.assert_allclose(
+        ours, spoken([open_engine(folder / f"{name}.onnx") for name in names]), atol=1e-4
+    )
+
+
+def test_a_part_with_gaps_is_refused(open_floats: Open) -> None:
+    with open_floats("fastspeech2-mbmelgan-zh", "encoder.onnx") as engine:
+        ids = np.array([[1, 2, 3, 4]], np.int32)
+        given = {name: ids.astype(spec.dtype) for name, spec in engine.inputs.items()}
+        (name,) = list(engine.outputs)[:1]
+        made = engine.infer_resident(given, [name])[name]
+        assert isinstance(made, OrtTensor)
+        np.testing.assert_array_equal(made[:, 1:3].to_host(), made.to_host()[:, 1:3])
+        with pytest.raises(InvalidInputError, match="gaps"):
+            made[:, ::2]
+
+
+def test_a_model_without_plans_is_run_as_it_is(bundle: Bundle) -> None:
+    published = bundle("hibari-en") / "hibari-durations.onnx"
+    options = EngineOptions(floats=lambda model: {})
+    with FloatsEngine(published, device="cpu", threads=1, options=options) as engine:
+        assert engine.inputs["ids"].shape[0] == 1

@@ -1,0 +1,199 @@
+"""A network in parts: what is between them happens here, behind the whole's inputs and outputs.
+
+TensorRT takes neither branches nor lengths that are computed on the way, so some networks are
+compiled in parts, and run in the same parts by ONNX Runtime on a GPU.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from visavis.engine.base import DeviceTensor, Engine, Resident, Tensors, TensorSpec
+from visavis.serving.errors import EngineLoadError, UnfitShapeError
+
+Specs = dict[str, TensorSpec]
+
+
+class Arrangement(Protocol):
+    """Loaded parts as one network."""
+
+    inputs: Specs
+    outputs: Specs
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        """Outputs for `inputs`; those named in `resident` stay on the device."""
+        ...
+
+
+class Whole:
+    """A network that is one part."""
+
+    def __init__(self, part: Engine) -> None:
+        self.inputs, self.outputs = dict(part.inputs), dict(part.outputs)
+        self._part = part
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        return self._part.infer_resident(inputs, resident)
+
+
+class Steps:
+    """A decoder with a cache: one part for the first step, when it is empty, one for the next ones.
+
+    Keys and values of the sound, which only the first step makes, are handed through.
+    """
+
+    def __init__(self, first: Engine, following: Engine) -> None:
+        self._first, self._following = first, following
+        self.inputs: Specs = {**first.inputs, **following.inputs}
+        self.outputs: Specs = {**following.outputs, **first.outputs}
+        self._past = [name for name in following.inputs if name.startswith("past_")]
+        if any(name.startswith("past_key_values.") for name in self._past):
+            # Of the published graph, which branches on it; here the cache itself tells.
+            self.inputs[_SWITCH.name] = _SWITCH
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        is_first = any(0 in inputs[name].shape for name in self._past)
+        part = self._first if is_first else self._following
+        given = {name: inputs[name] for name in part.inputs}
+        made = part.infer_resident(given, [name for name in resident if name in part.outputs])
+        unchanged = {
+            present: inputs[name]
+            for name in self._past
+            if (present := _present(name)) in self.outputs and present not in made
+        }
+        return {**made, **_where_asked(unchanged, resident)}
+
+
+class LengthRegulated:
+    """Text to states, every state repeated by its duration on the host, states to voice.
+
+    Of several rows: a text goes as far as its ids are not negative, a voice as its durations.
+    """
+
+    def __init__(self, text: Engine, voice: Engine) -> None:
+        self._text, self._voice = text, voice
+        self.inputs: Specs = dict(text.inputs)
+        self.outputs: Specs = {**voice.outputs, _DURATIONS: text.outputs[_DURATIONS]}
+
+    def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        made = self._text.infer(inputs)
+        durations = made.pop(_DURATIONS)
+        rows = [
+            {name: np.repeat(states[row], lasting, axis=1) for name, states in made.items()}
+            for row, lasting in enumerate(durations)
+        ]
+        wanted = [name for name in resident if name in self._voice.outputs]
+        try:
+            voices = self._voice.infer_resident(_side_by_side(rows), wanted)
+        except UnfitShapeError:
+            if len(rows) == 1:
+                raise
+            # Together they are more than a plan takes at once.
+            voices = self._one_by_one(rows)
+        return {**voices, _DURATIONS: durations}
+
+    def _one_by_one(self, rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, Resident]:
+        made = [self._voice.infer(_side_by_side([row])) for row in rows]
+        return {name: _stacked([voice[name][0] for voice in made]) for name in self._voice.outputs}
+
+
+def _side_by_side(rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    """States [channels, U] of each row as those of all, and the mask that tells how far each goes:
+    [B, 1, longest] float32, 1 within."""
+    given = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
+    sizes = [next(iter(row.values())).shape[-1] for row in rows]
+    within = np.arange(max(sizes)) < np.array(sizes)[:, None, None]
+    return {**given, _MASK: within.astype(np.float32)}
+
+
+def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """[B, ..., longest], with zeros behind the ends of shorter rows."""
+    longest = max(row.shape[-1] for row in rows)
+    room = [(0, 0)] * (rows[0].ndim - 1)
+    return np.stack([np.pad(row, [*room, (0, longest - row.shape[-1])]) for row in rows])
+
+
+_MASK = "mask"
+_DURATIONS = "durations"
+_SWITCH = TensorSpec("use_cache_branch", np.dtype(np.bool_), (1,))
+
+
+def arrange(model: str, parts: Mapping[str, Engine]) -> Arrangement:
+    """The network that loaded `parts`, by the names of their recipes, are together.
+
+    Raises EngineLoadError for parts that nobody knows how to join.
+    """
+    if len(parts) == 1:
+        return Whole(*parts.values())
+    if parts.keys() == {"decoder-first", "decoder-next"}:
+        return Steps(parts["decoder-first"], parts["decoder-next"])
+    if parts.keys() == {"text", "voice"}:
+        return LengthRegulated(parts["text"], parts["voice"])
+    raise EngineLoadError(f"{model}: no way is known to join the parts {', '.join(sorted(parts))}")
+
+
+def _present(past: str) -> str:
+    """Output that becomes the input `past` of the next step."""
+    return past.replace("past_key_values.", "present.").replace("past_", "present_")
+
+
+def _where_asked(tensors: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+    return {
+        name: tensor if name in resident or isinstance(tensor, np.ndarray) else _fetched(tensor)
+        for name, tensor in tensors.items()
+    }
+
+
+def _fetched(tensor: DeviceTensor) -> Resident:
+    return tensor.to_host()
+
+
+class EngineOfParts(Engine):
+    """A model whose parts are loaded together and run as one."""
+
+    keeps_tensors = True
+
+    def __init__(self, model: Path, *, device: str, threads: int) -> None:
+        super().__init__(model, device=device, threads=threads)
+        self._parts: dict[str, Engine] = {}
+        self._whole: Arrangement | None = None
+
+    @property
+    def parts(self) -> Mapping[str, Engine]:
+        """By the names of their recipes; empty before `load`."""
+        return self._parts
+
+    @abstractmethod
+    def _open_parts(self) -> Mapping[str, Engine]:
+        """By the names of their recipes, not yet loaded. Raises EngineLoadError."""
+
+    def _load(self) -> tuple[Specs, Specs]:
+        parts = self._open_parts()
+        with ExitStack() as undo:
+            for part in parts.values():
+                undo.enter_context(part)
+            self._whole = arrange(self.model.name, parts)
+            undo.pop_all()
+        self._parts = dict(parts)
+        return self._whole.inputs, self._whole.outputs
+
+    def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
+        outputs = self._infer_resident(inputs, ())
+        return {name: out for name, out in outputs.items() if isinstance(out, np.ndarray)}
+
+    def _infer_resident(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
+        assert self._whole is not None
+        return self._whole.run(inputs, resident)
+
+    def _close(self) -> None:
+        self._whole = None
+        parts, self._parts = self._parts, {}
+        for part in parts.values():
+            part.close()
