@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Figures:
-    title: str = "Plans on this GPU"
+    title: str = "On this GPU"
     columns: tuple[str, ...] = (
         "plan",
         "error",
@@ -17,6 +17,7 @@ class Figures:
         "speed-up",
         "copies ms",
         "GPU MiB",
+        "8 rows ms",
     )
     rows: dict[str, dict[str, str]] = field(default_factory=dict)
 
