@@ -38,7 +38,7 @@ _DTYPES = {
 
 # Else cuDNN tries all its algorithms for each new shape, and each phrase has a length of its own:
 # 533 ms instead of 34 for the first run of the Mandarin vocoder at a new length, on an H100.
-_CUDNN = {"cudnn_conv_algo_search": "DEFAULT"}
+_CUDNN = {"cudnn_conv_algo_search": "HEURISTIC"}
 
 _FATAL = 4  # of onnxruntime's levels of logging
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine.base import DeviceTensor, Engine, Resident, Tensors, TensorSpec
+from visavis.engine.base import DeviceTensor, Engine, Resident, Tensors, TensorSpec, host_array
 from visavis.serving.errors import EngineLoadError, UnfitShapeError
 
 Specs = dict[str, TensorSpec]
@@ -74,16 +74,18 @@ class Steps:
 class LengthRegulated:
     """Text to states, every state repeated by its duration on the host, states to voice.
 
-    Of several rows: a text goes as far as its ids are not negative, a voice as its durations.
+    Of several rows: a text goes as far as its ids are not negative, a voice as its durations. Such
+    networks see few lengths: a GPU chooses its kernels, and keeps its graphs, for each one.
     """
 
     def __init__(self, text: Engine, voice: Engine) -> None:
         self._text, self._voice = text, voice
+        self._masked = _MASK in voice.inputs
         self.inputs: Specs = dict(text.inputs)
         self.outputs: Specs = {**voice.outputs, _DURATIONS: text.outputs[_DURATIONS]}
 
     def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
-        made = self._text.infer(inputs)
+        made = self._text.infer(_ids_on_grid(inputs) if self._masked else inputs)
         durations = made.pop(_DURATIONS)
         rows = [
             {name: np.repeat(states[row], lasting, axis=1) for name, states in made.items()}
@@ -91,35 +93,55 @@ class LengthRegulated:
         ]
         wanted = [name for name in resident if name in self._voice.outputs]
         try:
-            voices = self._voice.infer_resident(_side_by_side(rows), wanted)
+            voices = self._spoken(rows, wanted)
         except UnfitShapeError:
             if len(rows) == 1:
                 raise
             # Together they are more than a plan takes at once.
-            voices = self._one_by_one(rows)
-        return {**voices, _DURATIONS: durations}
+            apart = [self._spoken([row], ()) for row in rows]
+            voices = {name: _stacked([host_array(v[name])[0] for v in apart]) for name in apart[0]}
+        said = durations[:, : inputs[_IDS].shape[1]] if self._masked else durations
+        return {**voices, _DURATIONS: said}
 
-    def _one_by_one(self, rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, Resident]:
-        made = [self._voice.infer(_side_by_side([row])) for row in rows]
-        return {name: _stacked([voice[name][0] for voice in made]) for name in self._voice.outputs}
+    def _spoken(
+        self, rows: Sequence[dict[str, NDArray[Any]]], resident: Collection[str]
+    ) -> dict[str, Resident]:
+        given = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
+        if not self._masked:
+            return self._voice.infer_resident(given, resident)
+        sizes = [next(iter(row.values())).shape[-1] for row in rows]
+        longest = max(sizes)
+        padded = _on_grid(longest, _STATES_GRID)
+        given = {name: _wider(states, padded, 0) for name, states in given.items()}
+        within = np.arange(padded) < np.array(sizes)[:, None, None]
+        made = self._voice.infer({**given, _MASK: within.astype(np.float32)})
+        return {name: out[..., : out.shape[-1] // padded * longest] for name, out in made.items()}
 
 
-def _side_by_side(rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """States [channels, U] of each row as those of all, and the mask that tells how far each goes:
-    [B, 1, longest] float32, 1 within."""
-    given = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
-    sizes = [next(iter(row.values())).shape[-1] for row in rows]
-    within = np.arange(max(sizes)) < np.array(sizes)[:, None, None]
-    return {**given, _MASK: within.astype(np.float32)}
+def _ids_on_grid(inputs: Tensors) -> Tensors:
+    ids = host_array(inputs[_IDS])
+    return {**inputs, _IDS: _wider(ids, _on_grid(ids.shape[1], _IDS_GRID), _NO_ID)}
+
+
+def _on_grid(size: int, grid: int) -> int:
+    return -(-size // grid) * grid
+
+
+def _wider(rows: NDArray[Any], size: int, filling: int) -> NDArray[Any]:
+    """`rows` with a last dimension of `size`."""
+    room = [(0, 0)] * (rows.ndim - 1)
+    return np.pad(rows, [*room, (0, size - rows.shape[-1])], constant_values=filling)
 
 
 def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """[B, ..., longest], with zeros behind the ends of shorter rows."""
     longest = max(row.shape[-1] for row in rows)
-    room = [(0, 0)] * (rows[0].ndim - 1)
-    return np.stack([np.pad(row, [*room, (0, longest - row.shape[-1])]) for row in rows])
+    return np.stack([_wider(row, longest, 0) for row in rows])
 
 
+_IDS, _NO_ID = "ids", -1
+# The largest sizes that plans take are on these grids.
+_IDS_GRID, _STATES_GRID = 16, 32
 _MASK = "mask"
 _DURATIONS = "durations"
 _SWITCH = TensorSpec("use_cache_branch", np.dtype(np.bool_), (1,))
