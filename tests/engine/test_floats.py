@@ -20,7 +20,7 @@ from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.rows import together
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, EngineOptions, open_engine
-from visavis.engine.onnxruntime import FloatsEngine, OrtTensor
+from visavis.engine.onnxruntime import FloatsEngine, OrtTensor, in_groups
 from visavis.engine.rows import alone
 from visavis.serving.errors import InvalidInputError
 
@@ -107,6 +107,16 @@ def test_a_part_with_gaps_is_refused(open_floats: Open) -> None:
         np.testing.assert_array_equal(made[:, 1:3].to_host(), made.to_host()[:, 1:3])
         with pytest.raises(InvalidInputError, match="gaps"):
             made[:, ::2]
+
+
+def test_a_gpu_is_told_which_networks_have_convolutions_in_groups(
+    float_graphs: FloatGraphs,
+) -> None:
+    told = {
+        plan: in_groups(float_graphs.path(name, plan).read_bytes())
+        for name, plan in (("hibari-en", "voice"), ("fastspeech2-mbmelgan-zh", "vocoder"))
+    }
+    assert told == {"voice": True, "vocoder": False}
 
 
 def test_a_model_without_plans_is_run_as_it_is(bundle: Bundle) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import xllamacpp
 
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling, TextBackend
 from services.llm.backends.llamacpp import LlamaCppBackend
@@ -353,3 +354,17 @@ async def test_a_gpu_that_is_not_there_is_named(model_file: Path) -> None:
             await backend.load()
     finally:
         await backend.close()
+
+
+async def test_a_gpu_is_known_by_what_the_build_says_of_it(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The real library's own word for it; there is none here, so the model loads on the CPU."""
+    gpu = xllamacpp.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_GPU
+    monkeypatch.setattr(xllamacpp, "get_device_info", lambda: [{"name": "CUDA0", "type": gpu}])
+    backend = LlamaCppBackend(
+        model_file, model="smollm2-135m", slots=1, context_tokens=256, device="cuda:0"
+    )
+    await backend.load()
+    assert backend.device == "cuda:0"
+    await backend.close()

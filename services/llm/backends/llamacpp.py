@@ -443,7 +443,7 @@ def _gpu_layers(xllamacpp: Any, device: str) -> int:
     """Layers that go to the GPU: none or all."""
     if device == "cpu":
         return 0
-    kinds = {str(info["type"]) for info in xllamacpp.get_device_info()}
+    kinds = {info["type"].name for info in xllamacpp.get_device_info()}
     if not any("GPU" in kind for kind in kinds):
         raise EngineLoadError(
             f"device: {device} is set, but the installed xllamacpp sees no GPU; "
