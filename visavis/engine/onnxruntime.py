@@ -38,8 +38,8 @@ _DTYPES = {
 
 # Left to itself, cuDNN tries all its algorithms for each new shape, and each phrase has a length of
 # its own: 533 ms for the first run of the Mandarin vocoder at a new length, on an H100, where its
-# default takes 34. Convolutions in groups it leaves to a loop that takes 1.6 ms each; chosen by
-# heuristic the 34 of the English voice take 2 ms together, and 20 the first time.
+# default takes 34. But that leaves convolutions in groups to a loop of 4 ms each: with 14 of them
+# the English voice takes 62 ms, and 2 by heuristic, 22 for the first run at a length.
 _CUDNN_DEFAULT, _CUDNN_OF_GROUPS = "DEFAULT", "HEURISTIC"
 
 Provider: TypeAlias = str | tuple[str, dict[str, str]]
