@@ -98,11 +98,13 @@ class OnnxRuntimeEngine(Engine):
 
     def _open(self, provider: Provider) -> ort.InferenceSession:
         options = _options(self.threads)
+        graph = self._graph(self.model) if self._graph else None
         if self.device != "cpu":
-            graph = self._graph(self.model) if self._graph else self.model.read_bytes()
-            return _session(graph, options, _told_of(graph, provider))
-        if self._graph is not None:
-            return _session(self._graph(self.model), options, provider)
+            provider = _told_of(graph or self.model.read_bytes(), provider)
+            # A file's weights may be in another one beside it.
+            return _session(graph or self.model, options, provider)
+        if graph is not None:
+            return _session(graph, options, provider)
         if not eight_bit_products.are_clipped():
             return _session(self.model, options, provider)
         options.add_session_config_entry(*eight_bit_products.EXACTLY)

@@ -74,53 +74,44 @@ class Steps:
 class LengthRegulated:
     """Text to states, every state repeated by its duration on the host, states to voice.
 
-    Of several rows: a text goes as far as its ids are not negative, a voice as its durations. Such
-    networks see few lengths: a GPU chooses its kernels, and keeps its graphs, for each one.
+    Of several rows: a text goes as far as its ids are not negative, a voice as its durations. Both
+    see few lengths: a GPU chooses its kernels, and keeps its graphs, for each one. All that is made
+    is in host memory.
     """
 
     def __init__(self, text: Engine, voice: Engine) -> None:
         self._text, self._voice = text, voice
-        self._masked = _MASK in voice.inputs
         self.inputs: Specs = dict(text.inputs)
         self.outputs: Specs = {**voice.outputs, _DURATIONS: text.outputs[_DURATIONS]}
 
     def run(self, inputs: Tensors, resident: Collection[str]) -> dict[str, Resident]:
-        made = self._text.infer(_ids_on_grid(inputs) if self._masked else inputs)
+        ids = host_array(inputs[_IDS])
+        letters = ids.shape[1]
+        padded = _wider(ids, _on_grid(letters, _IDS_GRID), _NO_ID)
+        made = self._text.infer({**inputs, _IDS: padded})
         durations = made.pop(_DURATIONS)
         rows = [
             {name: np.repeat(states[row], lasting, axis=1) for name, states in made.items()}
             for row, lasting in enumerate(durations)
         ]
-        wanted = [name for name in resident if name in self._voice.outputs]
         try:
-            voices = self._spoken(rows, wanted)
+            voices = self._spoken(rows)
         except UnfitShapeError:
             if len(rows) == 1:
                 raise
             # Together they are more than a plan takes at once.
-            apart = [self._spoken([row], ()) for row in rows]
-            voices = {name: _stacked([host_array(v[name])[0] for v in apart]) for name in apart[0]}
-        said = durations[:, : inputs[_IDS].shape[1]] if self._masked else durations
-        return {**voices, _DURATIONS: said}
+            apart = [self._spoken([row]) for row in rows]
+            voices = {name: _stacked([voice[name][0] for voice in apart]) for name in apart[0]}
+        return {**voices, _DURATIONS: durations[:, :letters]}
 
-    def _spoken(
-        self, rows: Sequence[dict[str, NDArray[Any]]], resident: Collection[str]
-    ) -> dict[str, Resident]:
-        given = {name: _stacked([row[name] for row in rows]) for name in rows[0]}
-        if not self._masked:
-            return self._voice.infer_resident(given, resident)
+    def _spoken(self, rows: Sequence[dict[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
         sizes = [next(iter(row.values())).shape[-1] for row in rows]
         longest = max(sizes)
         padded = _on_grid(longest, _STATES_GRID)
-        given = {name: _wider(states, padded, 0) for name, states in given.items()}
+        given = {name: _wider(_stacked([row[name] for row in rows]), padded, 0) for name in rows[0]}
         within = np.arange(padded) < np.array(sizes)[:, None, None]
         made = self._voice.infer({**given, _MASK: within.astype(np.float32)})
         return {name: out[..., : out.shape[-1] // padded * longest] for name, out in made.items()}
-
-
-def _ids_on_grid(inputs: Tensors) -> Tensors:
-    ids = host_array(inputs[_IDS])
-    return {**inputs, _IDS: _wider(ids, _on_grid(ids.shape[1], _IDS_GRID), _NO_ID)}
 
 
 def _on_grid(size: int, grid: int) -> int:
