@@ -32,10 +32,11 @@ Open = Callable[[str, str], Engine]
 def open_floats(bundle: Bundle, float_graphs: FloatGraphs) -> Open:
     """A file of a bundle by the parts of its plans."""
 
-    def floats(model: Path) -> dict[str, bytes]:
+    def floats(model: Path) -> dict[str, Callable[[Path], bytes]]:
         name = model.parent.name
         recipes = [recipe for recipe in recipes_of(name) if recipe.graph == model.name]
-        return {r.name: float_graphs.path(name, r.name).read_bytes() for r in recipes}
+        files = {recipe.name: float_graphs.path(name, recipe.name) for recipe in recipes}
+        return {plan: lambda _, file=file: file.read_bytes() for plan, file in files.items()}
 
     def open_file(name: str, file: str) -> Engine:
         options = EngineOptions(floats=floats)

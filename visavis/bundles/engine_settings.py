@@ -120,7 +120,7 @@ def _lean_moonshine(published: Path) -> bytes:
     return graph_to_load(published)
 
 
-def _floats(published: Path) -> dict[str, bytes]:
+def _floats(published: Path) -> dict[str, Callable[[Path], bytes]]:
     from visavis.bundles.compile.float_graphs import graphs_like_its_plans
 
     return graphs_like_its_plans(published)

@@ -36,7 +36,7 @@ class DeviceTensor(Protocol):
         ...
 
     def to_host(self) -> NDArray[Any]:
-        """A copy of its shape and dtype in host memory, the caller's own."""
+        """A copy of its shape and dtype in host memory, the caller's own. Raises EngineError."""
         ...
 
 
@@ -250,8 +250,9 @@ class EngineOptions:
     """Unused for so long, a plan leaves the GPU until it is needed again; 0: it stays."""
     triton: TritonOptions | None = None
     """Where the backend triton has its network."""
-    floats: Callable[[Path], Mapping[str, bytes]] | None = None
-    """Writes the graphs that ONNX Runtime loads on a GPU instead of this file, by the names of the
-    parts that it is run in; none where the file itself is to be loaded."""
+    floats: Callable[[Path], Mapping[str, Callable[[Path], bytes]]] | None = None
+    """Who write the graphs that ONNX Runtime loads on a GPU instead of this file, by the names of
+    the parts that it is run in; none where the file itself is to be loaded."""
     graph: Callable[[Path], bytes] | None = None
-    """Writes the graph that ONNX Runtime loads instead of this file: the same with less work."""
+    """Writes the graph that ONNX Runtime loads instead of this file, the same with less work: on a
+    GPU only where `floats` has none."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -101,7 +100,7 @@ class OnnxRuntimeEngine(Engine):
         graph = self._graph(self.model) if self._graph else None
         if self.device != "cpu":
             provider = _told_of(graph or self.model.read_bytes(), provider)
-            # A file's weights may be in another one beside it.
+            # A file by its path: its weights may be in another one beside it.
             return _session(graph or self.model, options, provider)
         if graph is not None:
             return _session(graph, options, provider)
@@ -134,7 +133,7 @@ class OnnxRuntimeEngine(Engine):
                 if isinstance(tensor, OrtTensor):
                     tensor.bind(binding, name)
                 else:
-                    binding.bind_cpu_input(name, np.ascontiguousarray(host_array(tensor)))
+                    binding.bind_cpu_input(name, np.asarray(host_array(tensor), order="C"))
             kind, _, index = self.device.partition(":")
             place = kind, int(index or 0)
             for name in self.outputs:
@@ -158,7 +157,8 @@ class OnnxRuntimeEngine(Engine):
 
 
 class FloatsEngine(EngineOfParts):
-    """A bundle's network on a GPU as its plans would be, in 32 bits: in parts, rows together.
+    """A bundle's network on a GPU as its plans would be, in 32 bits (TF32 in products, where
+    CUDA's libraries take it): in parts, rows together.
 
     In the published file products are in 8 bits, which the CUDA provider leaves to the CPU. That
     one is run where no recipe says how the network is compiled.
@@ -172,10 +172,11 @@ class FloatsEngine(EngineOfParts):
 
     def _open_parts(self) -> Mapping[str, Engine]:
         assert self._options.floats is not None
+        _provider(self.device)  # Before graphs are rebuilt, which may take seconds.
         graphs = self._options.floats(self.model)
         if not graphs:
             return {"": self._part(self._options.graph)}
-        return {name: self._part(partial(_written, graph)) for name, graph in graphs.items()}
+        return {name: self._part(graph) for name, graph in graphs.items()}
 
     def _part(self, graph: Callable[[Path], bytes] | None) -> Engine:
         return OnnxRuntimeEngine(
@@ -185,10 +186,6 @@ class FloatsEngine(EngineOfParts):
             graph=graph,
             keeps_tensors=True,
         )
-
-
-def _written(graph: bytes, _model: Path) -> bytes:
-    return graph
 
 
 class OrtTensor:
@@ -225,8 +222,11 @@ class OrtTensor:
         return OrtTensor(self._value, self._place, self.dtype, shape, self._first + skipped)
 
     def to_host(self) -> NDArray[Any]:
-        """A copy of its shape and dtype in host memory."""
-        every: NDArray[Any] = self._value.numpy().reshape(-1)
+        """A copy of its shape and dtype in host memory. Raises EngineError."""
+        try:
+            every: NDArray[Any] = self._value.numpy().reshape(-1)
+        except Exception as error:  # as in OnnxRuntimeEngine
+            raise EngineError(f"a tensor on {self._place[0]}:{self._place[1]}: {error}") from error
         count = int(np.prod(self.shape, dtype=np.int64))
         return every[self._first : self._first + count].reshape(self.shape).copy()
 

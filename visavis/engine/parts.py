@@ -131,7 +131,7 @@ def _stacked(rows: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 _IDS, _NO_ID = "ids", -1
-# The largest sizes that plans take are on these grids.
+# What plans take at most, and usually, is on these grids (catalog/hibari-en.toml).
 _IDS_GRID, _STATES_GRID = 16, 32
 _MASK = "mask"
 _DURATIONS = "durations"

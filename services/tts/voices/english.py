@@ -109,8 +109,8 @@ _Spoken: TypeAlias = tuple[dict[str, NDArray[np.float32]], NDArray[np.int64]]
 class EnglishVoice:
     """Speaks English by Hibari; its melody can be bent. `engine`: hibari-durations.onnx, loaded.
 
-    Compiled for a GPU, the network takes what several sessions say in one run. The file itself, of
-    which a CPU has one scale of 8 bits for a whole run, takes one text.
+    On a GPU the network takes what several sessions say in one run. The file itself, of which a CPU
+    has one scale of 8 bits for a whole run, takes one text.
     """
 
     language = "en"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
 from visavis.bundles.compile.surgery.passes import apply_passes
@@ -32,10 +33,10 @@ def float_graph(
     return apply_passes(model, recipe.passes, cancelled)
 
 
-def graphs_like_its_plans(model: Path) -> dict[str, bytes]:
-    """In 32 bits what each plan of a bundle's file is compiled from, by the names of the plans;
-    empty where there are none. Raises PlanError as float_graph does."""
-    return {r.name: float_graph(model.parent, r).SerializeToString() for r in _recipes(model)}
+def graphs_like_its_plans(model: Path) -> dict[str, Callable[[Path], bytes]]:
+    """Who write in 32 bits what each plan of a bundle's file is compiled from, by the names of the
+    plans; empty where there are none. They raise PlanError as float_graph does."""
+    return {recipe.name: partial(_written, recipe) for recipe in _recipes(model)}
 
 
 def graph_like_its_plan(model: Path) -> bytes:
@@ -44,7 +45,15 @@ def graph_like_its_plan(model: Path) -> bytes:
     recipes = _recipes(model)
     if len(recipes) != 1:
         return model.read_bytes()
-    return float_graph(model.parent, recipes[0]).SerializeToString()
+    return _written(recipes[0], model)
+
+
+def _written(recipe: PlanRecipe, model: Path) -> bytes:
+    graph = float_graph(model.parent, recipe)
+    try:
+        return graph.SerializeToString()
+    except (EncodeError, ValueError) as error:
+        raise PlanError(f"plan {recipe.name} cannot be written: {error}") from error
 
 
 def _recipes(model: Path) -> list[PlanRecipe]:
