@@ -15,6 +15,7 @@ from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.english import EnglishVoice
 from tests.asr.test_transcripts import sound
 from tests.bundles.compile.float_graphs import FloatGraphs
+from tests.gpu.comparing import largest_error, noise
 from tests.gpu.figures import Figures
 from tests.gpus import why_no_backend
 from tests.rows import together
@@ -25,7 +26,7 @@ from visavis.bundles.store.recipe import PlanRecipe
 from visavis.engine import EngineOptions, open_engine
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.engine.rows import alone
-from visavis.tools.plan_bench import bench_engine, dummy_inputs
+from visavis.tools.plan_bench import bench_engine
 from visavis.wire.clock import MonotonicClock
 
 FLOATS = EngineOptions(floats=graphs_like_its_plans)
@@ -61,21 +62,10 @@ def network(request: pytest.FixtureRequest, float_graphs: FloatGraphs) -> Iterat
 
 
 def test_the_numbers_are_those_of_the_cpu(network: Network, figures: Figures) -> None:
-    ranges, worst = network.recipe.profiles[0].shapes, 0.0
+    worst = 0.0
     for which in ("min", "opt"):
-        shapes = {
-            name: tuple(getattr(ranges[name], which))
-            if name in ranges
-            else tuple(size or 1 for size in spec.shape)
-            for name, spec in network.gpu.inputs.items()
-        }
-        inputs = dummy_inputs(network.gpu.inputs, shapes)
-        ours, theirs = network.gpu.infer(inputs), network.cpu.infer(inputs)
-        for name, expected in theirs.items():
-            assert ours[name].shape == expected.shape
-            scale = max(1e-6, float(np.abs(expected.astype(np.float64)).max()))
-            apart = np.abs(ours[name].astype(np.float64) - expected.astype(np.float64)).max()
-            worst = max(worst, float(apart) / scale)
+        inputs = noise(network.recipe, network.gpu.inputs, which)
+        worst = max(worst, largest_error(network.gpu.infer(inputs), network.cpu.infer(inputs)))
     figures.note(network.name, "error", f"{worst:.1e}")
     assert worst < TOLERANCE
 

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
+from tests.gpu.comparing import largest_error, noise
 from tests.gpu.figures import Figures
 from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.compile.plans.cache import PlanCache
@@ -25,7 +26,7 @@ from visavis.engine.tensorrt.bindings.device import CudaDevice
 from visavis.engine.tensorrt.buffers import CudaTensor
 from visavis.engine.tensorrt.engine import TensorRTEngine
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.plan_bench import bench_engine, dummy_inputs
+from visavis.tools.plan_bench import bench_engine
 from visavis.wire.clock import MonotonicClock
 
 PLANS = [
@@ -53,26 +54,12 @@ class Loaded:
     def inputs(self, which: str, seed: int = 0) -> dict[str, np.ndarray]:
         """Noise in the shape min, opt or max of the first profile."""
         if which not in self.noise:
-            ranges = self.recipe.profiles[0].shapes
-            shapes = {
-                name: tuple(getattr(ranges[name], which))
-                if name in ranges
-                else tuple(size or 1 for size in spec.shape)
-                for name, spec in self.gpu.inputs.items()
-            }
-            self.noise[which] = dummy_inputs(self.gpu.inputs, shapes)
+            self.noise[which] = noise(self.recipe, self.gpu.inputs, which)
         return {name: value * (1 + seed) for name, value in self.noise[which].items()}
 
     def error(self, inputs: dict[str, np.ndarray]) -> float:
         """Largest difference of any output to the CPU's, as a share of its largest value."""
-        ours, theirs = self.gpu.infer(inputs), self.cpu.infer(inputs)
-        worst = 0.0
-        for name, expected in theirs.items():
-            assert ours[name].shape == expected.shape
-            scale = max(1e-6, float(np.abs(expected.astype(np.float64)).max()))
-            apart = np.abs(ours[name].astype(np.float64) - expected.astype(np.float64)).max()
-            worst = max(worst, float(apart) / scale)
-        return worst
+        return largest_error(self.gpu.infer(inputs), self.cpu.infer(inputs))
 
 
 @pytest.fixture(scope="module", params=PLANS, ids="-".join)

@@ -39,7 +39,7 @@ _DTYPES = {
 # its own: 533 ms for the first run of the Mandarin vocoder at a new length, on an H100, where its
 # default takes 34. But that leaves convolutions in groups to a loop of 4 ms each: with 14 of them
 # the English voice takes 62 ms, and 2 by heuristic, 22 for the first run at a length.
-_CUDNN_DEFAULT, _CUDNN_OF_GROUPS = "DEFAULT", "HEURISTIC"
+_CUDNN, _CUDNN_DEFAULT, _CUDNN_OF_GROUPS = "cudnn_conv_algo_search", "DEFAULT", "HEURISTIC"
 
 Provider: TypeAlias = str | tuple[str, dict[str, str]]
 """As onnxruntime takes it: by name, or with its options."""
@@ -98,10 +98,12 @@ class OnnxRuntimeEngine(Engine):
     def _open(self, provider: Provider) -> ort.InferenceSession:
         options = _options(self.threads)
         graph = self._graph(self.model) if self._graph else None
-        if self.device != "cpu":
-            provider = _told_of(graph or self.model.read_bytes(), provider)
+        if not isinstance(provider, str):
+            name, told = provider
+            grouped = in_groups(graph or self.model.read_bytes())
+            told = {**told, _CUDNN: _CUDNN_OF_GROUPS if grouped else _CUDNN_DEFAULT}
             # A file by its path: its weights may be in another one beside it.
-            return _session(graph or self.model, options, provider)
+            return _session(graph or self.model, options, (name, told))
         if graph is not None:
             return _session(graph, options, provider)
         if not eight_bit_products.are_clipped():
@@ -256,14 +258,6 @@ def _options(threads: int) -> ort.SessionOptions:
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.log_severity_level = 3
     return options
-
-
-def _told_of(graph: bytes, provider: Provider) -> Provider:
-    """`provider` with how it is to choose the algorithms of the graph's convolutions."""
-    if isinstance(provider, str):
-        return provider
-    search = _CUDNN_OF_GROUPS if in_groups(graph) else _CUDNN_DEFAULT
-    return provider[0], {**provider[1], "cudnn_conv_algo_search": search}
 
 
 def in_groups(graph: bytes) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine.base import DeviceTensor, Engine, Resident, Tensors, TensorSpec, host_array
+from visavis.engine.base import Engine, Resident, Tensors, TensorSpec, host_array
 from visavis.serving.errors import EngineLoadError, UnfitShapeError
 
 Specs = dict[str, TensorSpec]
@@ -64,11 +64,11 @@ class Steps:
         given = {name: inputs[name] for name in part.inputs}
         made = part.infer_resident(given, [name for name in resident if name in part.outputs])
         unchanged = {
-            present: inputs[name]
+            present: inputs[name] if present in resident else host_array(inputs[name])
             for name in self._past
             if (present := _present(name)) in self.outputs and present not in made
         }
-        return {**made, **_where_asked(unchanged, resident)}
+        return {**made, **unchanged}
 
 
 class LengthRegulated:
@@ -155,17 +155,6 @@ def arrange(model: str, parts: Mapping[str, Engine]) -> Arrangement:
 def _present(past: str) -> str:
     """Output that becomes the input `past` of the next step."""
     return past.replace("past_key_values.", "present.").replace("past_", "present_")
-
-
-def _where_asked(tensors: Tensors, resident: Collection[str]) -> dict[str, Resident]:
-    return {
-        name: tensor if name in resident or isinstance(tensor, np.ndarray) else _fetched(tensor)
-        for name, tensor in tensors.items()
-    }
-
-
-def _fetched(tensor: DeviceTensor) -> Resident:
-    return tensor.to_host()
 
 
 class EngineOfParts(Engine):
