@@ -25,7 +25,7 @@ _FILLERS = frozenset("um uhm uh erm er eh ah hm hmm mm mmm mhm mmhm hmmm 嗯 呃
 # Particles that soften the end of a Chinese sentence; "吗" and "呢" ask, and are not among them.
 _SOFT_ENDS = frozenset("啊 呀 哦".split())
 
-_HUMS = """hm|wow|well|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶"""
+_HUMS = """hm|wow|well|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶|欸|咦|哈|嘿|哼|哟|呦|嚯"""
 # What listeners say while somebody else goes on speaking.
 _ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|i c|got it|cool|nice|great|good|true|exactly
 |alright|all right|of course|go on|i know|makes sense|interesting|really|indeed
@@ -39,14 +39,34 @@ _ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|i c|got it|cool|nice|gre
 |i suppose so|i think so|i think so too|i understand|it does|it is|it happens|it makes sense
 |that makes sense|make sense|that's it|that's so true|that's a good point|that's good to know
 |sounds about right|huh|whoa|gosh|goodness|my goodness|my god|man|ha|ha ha|phew|nice one
-|good stuff|good job|alrighty|okey dokey
-|对|对对|对啊|是|是的|是啊|是吗|好|好的|好吧|行|没错|明白|明白了|知道|知道了|了解|当然|真的|真的吗|这样啊|原来如此|可以"""
+|good stuff|good job|alrighty|okey dokey"""
+_MANDARIN_ASSENTS = """
+    对 对啊 对呀 对哦 对吧 是 是的 是啊 是呀 是吗 是吧 是哦 就是 就是啊 就是嘛 好 好的 好吧 好啊
+    好呀 好嘞 行 行啊 行吧 可以 可以啊 可以的 没错 没问题 没事 明白 明白了 我明白 我明白了 懂 懂了
+    我懂 我懂了 听懂了 知道 知道了 我知道 我知道了 了解 了解了 清楚 清楚了 收到 理解 我理解 能理解
+    可以理解 当然 当然了 当然啦 那当然 自然 肯定 肯定的 那肯定 一定 必须的 绝对 确实 确实是
+    确实如此 的确 的确是 的确如此 真的 真的吗 真的啊 真的呀 真的假的 真是 真是的 真是这样 没想到
+    真没想到 想不到 真想不到 这样 这样啊 这样子 这样子啊 是这样 是这样啊 是这样的 原来 原来这样
+    原来是这样 原来是这样啊 原来如此 原来是这么回事 怪不得 怪不得呢 难怪 难怪呢 难怪了 有道理
+    很有道理 有点道理 说得对 说得好 说得也是 说得有道理 说得没错 说的对 说的是 说的也是 说的没错
+    你说得对 你说的对 也是 也对 那也是 那也对 那倒是 倒也是 倒是 可不是 可不是嘛 可不嘛 谁说不是呢
+    同意 我同意 赞同 我也是 我也觉得 我也这么觉得 我也这么想 我也这样想 我觉得也是 我想也是 应该是
+    应该吧 可能吧 可能是 也许吧 大概吧 差不多 厉害 真厉害 好厉害 太厉害了 厉害了 牛 真牛 太牛了 棒
+    真棒 很棒 好棒 太棒了 精彩 太精彩了 真精彩 有意思 真有意思 很有意思 挺有意思 挺有意思的
+    太有意思了 有趣 真有趣 很有趣 好有趣 挺有趣的 神奇 真神奇 好神奇 太神奇了 了不起 真了不起 漂亮
+    好玩 真好玩 不错 真不错 很不错 挺不错 挺不错的 还不错 那不错 不可思议 不得了 不容易 真不容易
+    太不容易了 真好 很好 挺好 挺好的 太好了 好极了 还好 还行 还可以 幸好 那就好 那挺好 那真好 那好
+    那好吧 那行 可惜 真可惜 太可惜了 好可惜 天哪 天啊 天呐 我的天 我的天哪 我的天啊 老天 哎呀 哎哟
+    哇塞 哇哦 好家伙 继续 你继续 请继续 继续说 你继续说 接着说 你接着说 然后呢 后来呢 我在听
+    我听着呢 听着呢
+    """
 # What they say of it, alone or behind one of the others: "that's fair", "how nice".
 _PRAISES = """amazing awesome beautiful brilliant cool excellent fair fantastic fine funny good
     great impressive incredible interesting lovely neat nice perfect right splendid sweet true
     wonderful"""
 _PRAISED = ("", "that's", "that is", "it's", "so", "very", "really", "how", "quite", "sounds")
-LONGEST_BACKCHANNEL_WORDS = 6
+# In Mandarin a character is a word.
+LONGEST_BACKCHANNEL_WORDS = 8
 # What recognisers are sure to have understood when somebody hums "mm-hm".
 _HUMS_AS_WORDS = frozenset("mama mamma".split())
 _STOPPING = frozenset(
@@ -115,7 +135,8 @@ def _phrases(listed: str) -> frozenset[tuple[str, ...]]:
 _HUM = re.compile(r"(?!he$)(?:[aeou]*h+[aeou]*h*|m+(?:h+m*)*|h+m+|[eu]+h?m+)")
 _HUM_PHRASES = _phrases(_HUMS)
 _PRAISING = "|".join(f"{said} {praise}" for said in _PRAISED for praise in _PRAISES.split())
-_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS) | _phrases(_PRAISING)
+_ASSENTING = "|".join((_ASSENTS, *_MANDARIN_ASSENTS.split()))
+_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTING) | _phrases(_PRAISING)
 
 
 def same_question(one: str, other: str) -> bool:

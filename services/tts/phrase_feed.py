@@ -17,6 +17,8 @@ MAX_TEXT_CHARACTERS = 100_000
 _SLICE_CHARACTERS = 500
 # Until a phrase is sound; and how many pieces of text the next words that can be parted may take.
 _MAKING_S, _PIECES_AHEAD = 0.15, 3
+# Of a first phrase that is cut short: it lasts a third of a second at least, half of one mostly.
+_FIRST_SYLLABLES = 2
 # Text that comes more slowly than this has stopped for reasons of its own.
 _SLOWEST_PIECE_S = 0.25
 _SENTENCE_ENDS = frozenset(".!?…。！？\"'”’)")
@@ -27,16 +29,19 @@ def _never() -> bool:
 
 
 async def cut_phrases(
-    texts: AsyncIterator[str], hurried: Callable[[], bool] = _never
+    texts: AsyncIterator[str],
+    hurried: Callable[[], bool] = _never,
+    early: Callable[[], bool] = _never,
 ) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
 
     hurried: asked where a piece of text has completed none; True cuts what can be spoken of it.
+    early: the same of the first phrase.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
-    cutter = _StyledChunker()
+    cutter, begun = _StyledChunker(), False
     characters = 0
     async for text in texts:
         characters += len(text)
@@ -46,11 +51,17 @@ async def cut_phrases(
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
             for phrase in cutter.add(text[start : start + _SLICE_CHARACTERS]):
+                begun = True
                 yield phrase
             await asyncio.sleep(0)
+        pressed: list[Phrase] = []
         if hurried():
-            for phrase in cutter.press():
-                yield phrase
+            pressed = cutter.press()
+        elif not begun and early():
+            pressed = cutter.press(_FIRST_SYLLABLES)
+        for phrase in pressed:
+            begun = True
+            yield phrase
     for phrase in cutter.flush():
         yield phrase
 
@@ -79,8 +90,8 @@ class _StyledChunker:
                 phrases += self._styled(self._chunker.add(said))
         return phrases
 
-    def press(self) -> list[Phrase]:
-        return self._styled(self._chunker.press())
+    def press(self, syllables: int = 0) -> list[Phrase]:
+        return self._styled(self._chunker.press(syllables))
 
     def flush(self) -> list[Phrase]:
         phrases = self.add("", last=True)
@@ -131,10 +142,14 @@ class TextFeed:
         self._ended = True
         self._changed.set()
 
+    @property
+    def awaited(self) -> bool:
+        """Whether more text will come, and none is there."""
+        return not self._texts and not self._ended
+
     def hurried(self, left_s: float) -> bool:
         """Whether a voice with so much in hand would break off, were the next phrase awaited."""
-        waiting = bool(self._texts) or self._ended
-        return not waiting and left_s < _MAKING_S + _PIECES_AHEAD * self._piece_s
+        return self.awaited and left_s < _MAKING_S + _PIECES_AHEAD * self._piece_s
 
     async def texts(self) -> AsyncIterator[str]:
         """The text in order, to its end."""

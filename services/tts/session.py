@@ -157,7 +157,12 @@ class SpeakingSession(StageWork):
     async def _speak(self, turn: SpokenTurn, options: SpeechOptions) -> None:
         """Publish all pieces of the turn, then an empty last chunk of each kind."""
         try:
-            phrases = cut_phrases(turn.feed.texts(), turn.hurried)
+            phrases = cut_phrases(
+                turn.feed.texts(),
+                turn.hurried,
+                # Another answer that is written delays this one: what is said first has to last.
+                early=lambda: turn.feed.awaited and self._lane.is_alone(turn.ledger),
+            )
             pieces = self._lane.speak(phrases, options, turn.ledger)
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:

@@ -65,6 +65,10 @@ class TurnLedger:
         """No more text will come."""
         self._text_ended = self._text_ended or Stamp.now("tts.last_got")
 
+    @property
+    def has_all_text(self) -> bool:
+        return self._text_ended is not None
+
     def voice_made(self, samples: int, sample_rate_hz: int) -> None:
         """A piece of voice is there."""
         self.produced_samples += samples
@@ -134,6 +138,11 @@ class SpeechLane:
         self._synthesizer = synthesizer
         self._lane = lane
         self._meter = meter or Meter(MonotonicClock(), ASSUMED)
+        self._speaking: list[TurnLedger] = []
+
+    def is_alone(self, ledger: TurnLedger) -> bool:
+        """Whether no other answer that is spoken is still being written."""
+        return all(other is ledger or other.has_all_text for other in self._speaking)
 
     @property
     def phrases(self) -> PhraseCache | None:
@@ -152,6 +161,18 @@ class SpeechLane:
         Raises InvalidInputError or UnknownNameError for bad options, EngineError.
         """
         answer = self._synthesizer.answer(options)
+        self._speaking.append(ledger)
+        try:
+            pieces = self._pieces(answer, phrases, ledger)
+            async with contextlib.aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+        finally:
+            self._speaking = [other for other in self._speaking if other is not ledger]
+
+    async def _pieces(
+        self, answer: Answer, phrases: AsyncIterator[Phrase], ledger: TurnLedger
+    ) -> AsyncGenerator[SpeechPiece, None]:
         begun, owner = False, ledger.owner
 
         def urgency() -> Urgency:

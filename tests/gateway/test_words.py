@@ -62,6 +62,8 @@ def test_another_question(one: str, other: str) -> None:
         "嗯。",
         "嗯，对。",
         "好的，明白了",
+        "说得有道理。",
+        "哦，原来是这么回事！",
         "…",
         "Hm?",
     ],
@@ -82,6 +84,7 @@ def test_a_listener_s_word(text: str) -> None:
         "等一下",
         "不对",
         "好的停",
+        "我觉得不对",
         "What?",
     ],
 )

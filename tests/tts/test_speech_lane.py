@@ -104,3 +104,24 @@ def test_what_is_held_is_heard_from_when_it_is_wanted() -> None:
     clock.advance(5)
     assert ledger.heard_out_s() == 6
     lane.close()
+
+
+async def test_an_answer_is_alone_while_no_other_is_being_written() -> None:
+    clock = MonotonicClock()
+    synthesizer, _ = word_synthesizer()
+    lane = EngineLane("t")
+    speech = SpeechLane(synthesizer, lane)
+    mine, other = (TurnLedger(clock, clock.now(), "en") for _ in range(2))
+    own = speech.speak(answer_of("Mine is longer. Much longer."), OPTIONS, mine)
+    theirs = speech.speak(answer_of("Theirs is longer. Much longer."), OPTIONS, other)
+    async with asyncio.timeout(10):
+        await anext(own)
+        assert speech.is_alone(mine)
+        await anext(theirs)
+        assert not speech.is_alone(mine)
+        other.text_ended()
+        assert speech.is_alone(mine) and not speech.is_alone(other)
+        await own.aclose()
+        assert speech.is_alone(other)
+        await theirs.aclose()
+    lane.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 
 import pytest
@@ -202,3 +203,34 @@ async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer
     assert (await anext(phrases)).text == "ever "
     feed.end()
     assert [phrase.text async for phrase in phrases] == ["since breakfast"]
+
+
+@pytest.mark.parametrize("early", [True, False])
+async def test_a_first_phrase_may_be_two_words_and_the_next_one_is_short_then(early: bool) -> None:
+    feed = TextFeed(ManualClock())
+    phrases = cut_phrases(feed.texts(), early=lambda: early and feed.awaited)
+    told = asyncio.create_task(anext(phrases))
+    for piece in ("The", " cap", "ital", " of", " the", " big", " coun", "try", " is"):
+        await asyncio.sleep(0)
+        feed.add(piece)
+        for _ in range(3):
+            await asyncio.sleep(0)
+    first = await told
+    for piece in (" Paris", " since", " then", "."):
+        feed.add(piece)
+    feed.end()
+    said = [first.text, *[phrase.text async for phrase in phrases]]
+    whole = "The capital of the big country is Paris since then."
+    assert "".join(said) == whole
+    assert said[0] == ("The capital " if early else "The capital of the big")
+    assert said[1].split()[-1] == ("country" if early else "then.")
+
+
+async def test_a_text_that_is_there_at_once_is_not_cut_early() -> None:
+    feed = TextFeed(ManualClock())
+    feed.add("The capital of the big country is Paris.")
+    feed.end()
+    phrases = cut_phrases(feed.texts(), early=lambda: feed.awaited)
+    assert [phrase.text async for phrase in phrases] == [
+        phrase.text for phrase in phrases_of("The capital of the big country is Paris.")
+    ]

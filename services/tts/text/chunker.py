@@ -62,6 +62,8 @@ PHRASE_LIMITS = (
     PhraseLimits(3, 5, 6, 6),
     PhraseLimits(7, 20, 30, 15),
 )
+# Behind a first phrase that was cut short: it lasts half a second.
+_NEXT_LIMITS = PhraseLimits(2, 4, 4, 6)
 MAX_PHRASE_CHARACTERS = 240
 
 _SENTENCE_ENDS = frozenset("。！？!?…．")
@@ -78,6 +80,8 @@ class TextChunker:
     """Cuts text into phrases: add it as it comes, take what is complete, flush at the end."""
 
     def __init__(self) -> None:
+        self._pressed = 0
+        """The phrases up to the newest that was cut short."""
         self._reset(0)
 
     def _reset(self, spoken: int) -> None:
@@ -97,17 +101,25 @@ class TextChunker:
                 phrases.append(phrase)
         return phrases
 
-    def press(self) -> list[Phrase]:
+    def press(self, syllables: int = 0) -> list[Phrase]:
         """The longest phrase that can be spoken of what is there, though it is short; none where
-        what is there leans on what follows. For a voice that would else break off."""
+        what is there leans on what follows. For a voice that would else break off.
+
+        syllables: so many Latin ones at least.
+        """
         for start in range(len(self._text) - 1, 0, -1):
-            if self._may_part(start) and any(c.isalnum() for c in self._text[:start]):
+            said = self._text[:start]
+            if english.syllables(said) < syllables:
+                break
+            if self._may_part(start) and any(c.isalnum() for c in said):
+                self._pressed = self._spoken + 1
                 return [self._part(start, Pause.NONE)]
         return []
 
     def flush(self) -> list[Phrase]:
         """The rest, at the end of the text. The chunker is as new afterwards."""
         rest = self._text
+        self._pressed = 0
         self._reset(0)
         return [Phrase(rest, Pause.SENTENCE)] if rest else []
 
@@ -264,4 +276,6 @@ class TextChunker:
 
     @property
     def _limits(self) -> PhraseLimits:
+        if self._spoken == self._pressed == 1:
+            return _NEXT_LIMITS
         return PHRASE_LIMITS[min(self._spoken, len(PHRASE_LIMITS) - 1)]
