@@ -80,8 +80,7 @@ class TextChunker:
     """Cuts text into phrases: add it as it comes, take what is complete, flush at the end."""
 
     def __init__(self) -> None:
-        self._pressed = 0
-        """The phrases up to the newest that was cut short."""
+        self._first_is_short = False
         self._reset(0)
 
     def _reset(self, spoken: int) -> None:
@@ -112,14 +111,14 @@ class TextChunker:
             if english.syllables(said) < syllables:
                 break
             if self._may_part(start) and any(c.isalnum() for c in said):
-                self._pressed = self._spoken + 1
+                self._first_is_short |= not self._spoken
                 return [self._part(start, Pause.NONE)]
         return []
 
     def flush(self) -> list[Phrase]:
         """The rest, at the end of the text. The chunker is as new afterwards."""
         rest = self._text
-        self._pressed = 0
+        self._first_is_short = False
         self._reset(0)
         return [Phrase(rest, Pause.SENTENCE)] if rest else []
 
@@ -276,6 +275,6 @@ class TextChunker:
 
     @property
     def _limits(self) -> PhraseLimits:
-        if self._spoken == self._pressed == 1:
+        if self._spoken == 1 and self._first_is_short:
             return _NEXT_LIMITS
         return PHRASE_LIMITS[min(self._spoken, len(PHRASE_LIMITS) - 1)]
