@@ -29,6 +29,7 @@ from training.audio_to_face.sentences import HELD_OUT, training_sentences
 from visavis.bundles.compile.precision.calibration import SETS
 from visavis.bundles.store import bundle_path
 from visavis.engine import Engine, Tensors, TensorSpec, open_engine
+from visavis.engine.rows import alone
 
 _RATE_HZ = 16_000
 _SEED = 5
@@ -74,7 +75,7 @@ def _symbols(synthesizer: Synthesizer) -> dict[str, dict[str, NDArray[Any]]]:
         with _Tap(getattr(voice, engine)) as tap:
             setattr(voice, engine, tap)
             for text in _texts(language):
-                list(voice.speak(text))
+                list(alone(voice.speak(text)))
             setattr(voice, engine, tap._inner)
             found[name] = {
                 f"ids_{number}": np.asarray(seen["ids"], np.int16)

@@ -38,6 +38,7 @@ from pipecat.utils.time import time_now_iso8601
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.sound import to_pcm
 from services.tts.voices.english import EnglishVoice
+from visavis.engine.rows import alone
 
 IN_HZ, OUT_HZ = 16_000, 24_000
 CHUNK = IN_HZ // 50
@@ -208,7 +209,7 @@ class HibariTts(TTSService):
 
     async def run_tts(self, text: str, context_id: str) -> AsyncGenerator[Frame | None, None]:
         self._desk.notes.mark("tts_begins")
-        blocks = self._voice.speak(text)
+        blocks = alone(self._voice.speak(text))
         while (block := await asyncio.to_thread(next, blocks, None)) is not None:
             self._desk.notes.mark("tts_sound")
             yield TTSAudioRawFrame(to_pcm(block.voice).tobytes(), OUT_HZ, 1, context_id=context_id)
