@@ -135,8 +135,8 @@ def _phrases(listed: str) -> frozenset[tuple[str, ...]]:
 _HUM = re.compile(r"(?!he$)(?:[aeou]*h+[aeou]*h*|m+(?:h+m*)*|h+m+|[eu]+h?m+)")
 _HUM_PHRASES = _phrases(_HUMS)
 _PRAISING = "|".join(f"{said} {praise}" for said in _PRAISED for praise in _PRAISES.split())
-_ASSENTING = "|".join((_ASSENTS, *_MANDARIN_ASSENTS.split()))
-_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTING) | _phrases(_PRAISING)
+_MANDARIN = frozenset(map(tuple, _MANDARIN_ASSENTS.split()))
+_BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS) | _phrases(_PRAISING) | _MANDARIN
 
 
 def same_question(one: str, other: str) -> bool:

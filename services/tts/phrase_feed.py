@@ -36,12 +36,12 @@ async def cut_phrases(
     """Phrases of a text that comes in pieces, each as soon as it is complete.
 
     hurried: asked where a piece of text has completed none; True cuts what can be spoken of it.
-    early: the same of the first phrase.
+    early: the same where a first phrase is awaited, which has two Latin syllables at least.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
-    cutter, begun = _StyledChunker(), False
+    cutter = _StyledChunker()
     characters = 0
     async for text in texts:
         characters += len(text)
@@ -51,17 +51,14 @@ async def cut_phrases(
             )
         for start in range(0, len(text), _SLICE_CHARACTERS):
             for phrase in cutter.add(text[start : start + _SLICE_CHARACTERS]):
-                begun = True
                 yield phrase
             await asyncio.sleep(0)
-        pressed: list[Phrase] = []
-        if hurried():
-            pressed = cutter.press()
-        elif not begun and early():
-            pressed = cutter.press(_FIRST_SYLLABLES)
-        for phrase in pressed:
-            begun = True
-            yield phrase
+        if early():
+            for phrase in cutter.press(_FIRST_SYLLABLES):
+                yield phrase
+        elif hurried():
+            for phrase in cutter.press():
+                yield phrase
     for phrase in cutter.flush():
         yield phrase
 

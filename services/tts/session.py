@@ -67,6 +67,11 @@ class SpokenTurn(Turn):
         self.credit.grant(samples)
         self.ledger.heard(samples)
 
+    @property
+    def unspoken(self) -> bool:
+        """There is no phrase yet, and no more text than was looked at."""
+        return self.ledger.first_phrase is None and self.feed.awaited
+
     def hurried(self) -> bool:
         """The voice would break off before a phrase of ordinary length is written and made.
 
@@ -161,7 +166,7 @@ class SpeakingSession(StageWork):
                 turn.feed.texts(),
                 turn.hurried,
                 # Another answer that is written delays this one: what is said first has to last.
-                early=lambda: turn.feed.awaited and self._lane.is_alone(turn.ledger),
+                early=lambda: turn.unspoken and self._lane.is_alone(turn.ledger),
             )
             pieces = self._lane.speak(phrases, options, turn.ledger)
             async with contextlib.aclosing(pieces):

@@ -168,7 +168,7 @@ class SpeechLane:
                 async for piece in pieces:
                     yield piece
         finally:
-            self._speaking = [other for other in self._speaking if other is not ledger]
+            self._speaking.remove(ledger)
 
     async def _pieces(
         self, answer: Answer, phrases: AsyncIterator[Phrase], ledger: TurnLedger

@@ -47,16 +47,19 @@ async def test_an_idle_session_is_shown_from_memory(
     async with client.session() as session, watching(client, session.id) as seen:
         await until(lambda: looped.value >= 3)
         drawn, came, played = doubles.seen.live_pictures, seen(), looped.value
+        dropped = MetricGrowth("gateway_dropped_pictures_total")
         await until(lambda: looped.value >= played + 30)
         assert doubles.seen.live_pictures == drawn
+        assert dropped.value == 0
         assert seen() >= came + 25
         turns = MetricGrowth("gateway_pictures_total", source="turn")
         await session.ask("hello")
         await until(lambda: turns.value >= 10)
         told = doubles.seen.of("face", "idle")
         assert [order.idle.live for order in told] == [False]
-        played = looped.value
+        played, dropped = looped.value, MetricGrowth("gateway_dropped_pictures_total")
         await until(lambda: looped.value >= played + 30)
+    assert dropped.value == 0
     # The next visitor of this avatar: nobody draws it again.
     async with client.session() as session, watching(client, session.id):
         played = looped.value

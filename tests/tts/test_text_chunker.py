@@ -208,14 +208,15 @@ async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer
 @pytest.mark.parametrize("early", [True, False])
 async def test_a_first_phrase_may_be_two_words_and_the_next_one_is_short_then(early: bool) -> None:
     feed = TextFeed(ManualClock())
-    phrases = cut_phrases(feed.texts(), early=lambda: early and feed.awaited)
+    awaits_first = early
+    phrases = cut_phrases(feed.texts(), early=lambda: awaits_first and feed.awaited)
     told = asyncio.create_task(anext(phrases))
     for piece in ("The", " cap", "ital", " of", " the", " big", " coun", "try", " is"):
         await asyncio.sleep(0)
         feed.add(piece)
         for _ in range(3):
             await asyncio.sleep(0)
-    first = await told
+    first, awaits_first = await told, False
     for piece in (" Paris", " since", " then", "."):
         feed.add(piece)
     feed.end()

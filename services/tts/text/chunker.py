@@ -108,9 +108,8 @@ class TextChunker:
         """
         for start in range(len(self._text) - 1, 0, -1):
             said = self._text[:start]
-            if english.syllables(said) < syllables:
-                break
-            if self._may_part(start) and any(c.isalnum() for c in said):
+            speakable = any(c.isalnum() for c in said) and self._may_part(start)
+            if speakable and english.syllables(said) >= syllables:
                 self._first_is_short |= not self._spoken
                 return [self._part(start, Pause.NONE)]
         return []
