@@ -54,11 +54,11 @@ from gateway.tools.mcp_servers import McpServers, read_servers
 from gateway.waiting.entrance import Entrance
 from gateway.wyoming.server import WyomingServer
 from visavis.bundles.store.catalogue import cache_root
-from visavis.serving import aiortc_private
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.probes import cores, foreign_cores
 from visavis.serving.admission.reporting import CapacityReporter
+from visavis.serving.aiortc_private.known import check as check_aiortc
 from visavis.serving.discovery import instance_of
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.supervision import Keeper
@@ -127,7 +127,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     address: "host:port" where other gateways reach this one; "": there are no others. tls: how they
     do, and how it is served; None: by plain http.
     """
-    aiortc_private.check()
+    check_aiortc()
     settings.login()  # what is wrong with it is told at once
     settings.access()
     instance = instance_of(settings.label or "gateway")

@@ -39,6 +39,7 @@ class Outlets:
     """Whoever gets what a face shows and says: browsers, players, recordings, other hosts.
 
     Each is a sink of the session's audience. mic_rate_hz: of what browsers bring over WebRTC.
+    mic_may_wait: see `Peers`.
     """
 
     def __init__(
@@ -50,12 +51,20 @@ class Outlets:
         clock: Clock,
         background: Background,
         mic_rate_hz: int,
+        mic_may_wait: Callable[[float], bool],
     ) -> None:
         def ice_servers() -> list[IceServer]:
             return settings.ice.of(session, time.time())
 
         seats, missed, changed = audience.seats, news.missed, news.changed
-        self.peers = Peers(ice_servers, seats, missed, changed, mic_rate_hz=mic_rate_hz)
+        self.peers = Peers(
+            ice_servers,
+            seats,
+            missed,
+            changed,
+            mic_rate_hz=mic_rate_hz,
+            mic_may_wait=mic_may_wait,
+        )
         self.broadcast = Broadcast(seats, missed, changed)
         self.plain_sound = PlainSound(seats, changed)
         folder, limit_s = settings.recording_dir, settings.recording_limit_s

@@ -200,6 +200,7 @@ class Session:
             self._clock,
             self._background,
             BROUGHT_RATE_HZ if brought else MIC_RATE_HZ,
+            self._mic_may_wait,
         )
 
     def _listening(self, bus: Bus) -> BusFeed:
@@ -550,6 +551,14 @@ class Session:
             awaited = self._conversation.state != "idle"
             for begins_at, sound in self._mic_bundle.add(pts, pcm, level, awaited=awaited):
                 self._feed.send_mic(begins_at, sound)
+
+    def _mic_may_wait(self, level: float) -> bool:
+        """Whether sound of this level can be nothing that anybody waits for (`MicBundle`)."""
+        return (
+            self.options.spoken_by != "client"
+            and self._conversation.state == "idle"
+            and not self._mic_bundle.rises(level)
+        )
 
     # ------------------------------------------------------------ what the bus brings
 

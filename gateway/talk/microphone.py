@@ -124,7 +124,8 @@ class MicBundle:
             self._begins_at = pts
         self._held.append(pcm)
         self._held_samples += len(pcm)
-        hurried = self._rises(level, len(pcm)) or awaited
+        self._learn_room(level, len(pcm))
+        hurried = self.rises(level) or awaited
         if self._held_samples >= _BUNDLE_SAMPLES or (hurried and self._fills_a_frame):
             sent += self._take()
         return sent
@@ -143,10 +144,13 @@ class MicBundle:
                 return [(self._begins_at, alone)]
         return [(self._begins_at, np.concatenate(held))]
 
-    def _rises(self, level: float, samples: int) -> bool:
-        level = max(_FLOOR, level)
-        self._room = min(level, self._room * _ROOM_RISES ** (samples / RATE_HZ))
-        return level > _ABOVE_ROOM * self._room
+    def rises(self, level: float) -> bool:
+        """Whether sound of this level may be somebody who begins to speak."""
+        return max(_FLOOR, level) > _ABOVE_ROOM * self._room
+
+    def _learn_room(self, level: float, samples: int) -> None:
+        risen = self._room * _ROOM_RISES ** (samples / RATE_HZ)
+        self._room = min(max(_FLOOR, level), risen)
 
 
 def level_of(pcm: NDArray[np.int16]) -> float:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from gateway import metrics
 from gateway.talk.microphone import RATE_HZ, level_of
-from visavis.serving.aiortc_private import SoundPacket
+from visavis.serving.aiortc_private.incoming import SoundPacket
 
 # Further back or ahead than this a packet is neither late nor the first after a loss: its sender
 # counts anew (RFC 3550, appendix A.1).

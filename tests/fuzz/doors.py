@@ -42,7 +42,7 @@ from gateway.talk.words import asks, is_backchannel, is_echo, same_question, wit
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import ODD_TEXTS, as_json, broken, told_wrongly
 from tests.gateway.media import PictureEncoder
-from visavis.serving.aiortc_private import SoundIntake, SoundPacket
+from visavis.serving.aiortc_private.incoming import SoundIntake, SoundPacket
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import VideoCodec
 
@@ -334,7 +334,10 @@ def _microphone(given: Sequence[tuple[int, int, bytes]]) -> None:
         _enabled=True, _RTCRtpReceiver__codecs={96: opus}, _RTCRtpReceiver__remote_streams={}
     )
     intake = SoundIntake(
-        receiver, MicPackets().add, lambda frame: heard.extend(sound.decoded(frame))
+        receiver,
+        MicPackets().add,
+        lambda frame: heard.extend(sound.decoded(frame)),
+        may_wait=lambda level: False,
     )
     sequence, at = 0, 0
     for step, pause, payload in given:

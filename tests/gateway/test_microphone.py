@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+import struct
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -29,7 +30,7 @@ from gateway.talk.microphone import (
 from gateway.talk.rtp_sound import MicPackets, MicSound
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from tests.gateway.media import tone
-from visavis.serving.aiortc_private import SoundIntake, SoundPacket, take_in_at_once
+from visavis.serving.aiortc_private.incoming import SoundIntake, SoundPacket, take_in_at_once
 
 PACKET_SAMPLES = RATE_HZ // 50
 COUNT = 40
@@ -68,10 +69,12 @@ class Receiver:
 class Way:
     """From packets to the VAD's frames, as in the gateway and in asr."""
 
-    def __init__(self, payloads: list[bytes]) -> None:
+    def __init__(
+        self, payloads: list[bytes], may_wait: Callable[[float], bool] = lambda level: False
+    ) -> None:
         self._payloads = payloads
         self.receiver: Any = Receiver()
-        self._intake = SoundIntake(self.receiver, MicPackets().add, self._hear)
+        self._intake = SoundIntake(self.receiver, MicPackets().add, self._hear, may_wait)
         self._sound = MicSound()
         self.pcm = np.zeros(0, np.int16)
 
@@ -201,10 +204,27 @@ class Line:
             dtls, *given, **named
         )
         dtls._rtp_router.register_receiver(receiver, ssrcs=[], payload_types=[OPUS])
+        self._dtls = dtls
         take_in_at_once(dtls, self.failed.append)
 
     def bring(self, datagram: bytes) -> None:
         self._protocol.datagram_received(datagram, ("127.0.0.1", 9))
+
+    def agree_on_levels(self) -> None:
+        """Both sides say how loud a packet is (RFC 6464)."""
+        uri = "urn:ietf:params:rtp-hdrext:ssrc-audio-level"
+        self._dtls._rtp_header_extensions_map.configure(
+            SimpleNamespace(headerExtensions=[SimpleNamespace(uri=uri, id=2)])
+        )
+
+
+def telling(payload: bytes, index: int, level_dbov: int) -> bytes:
+    """A packet of the stream that says how loud it is."""
+    plain = packet(payload, index)
+    # One byte of a level behind its head, padded to a word (RFC 8285, 4.2).
+    extension = bytes([0xBE, 0xDE, 0, 1, 2 << 4, level_dbov, 0, 0])
+    head = struct.pack("!BBHLL", 0x90, OPUS, plain.sequence_number, plain.timestamp, plain.ssrc)
+    return head + extension + payload
 
 
 def told_apart(payload: bytes, index: int) -> bytes:
@@ -260,6 +280,62 @@ def test_what_is_no_packet_of_the_microphone_is_not_heard(payloads: list[bytes])
     line.bring(told_apart(payloads[1], 1))
     assert not line.failed
     assert len(way.pcm) == PACKET_SAMPLES - RATE_HZ // 1000
+
+
+@pytest.fixture
+def quiet_line(payloads: list[bytes]) -> tuple[Line, Way]:
+    """A room in which packets below 1000 of 32768 may wait; the first has been heard."""
+    way = Way(payloads, may_wait=lambda level: level < 1000)
+    line = Line(way.receiver)
+    line.agree_on_levels()
+    line.bring(telling(payloads[0], 0, 60))
+    return line, way
+
+
+def heard_packets(way: Way) -> int:
+    return -(-len(way.pcm) // PACKET_SAMPLES)
+
+
+def test_quiet_packets_are_handled_five_at_a_time(
+    payloads: list[bytes], quiet_line: tuple[Line, Way]
+) -> None:
+    line, way = quiet_line
+    after = []
+    for index in range(1, COUNT):
+        line.bring(telling(payloads[index], index, 60))
+        after.append(heard_packets(way))
+    assert after[:10] == [1, 1, 1, 1, 6, 6, 6, 6, 6, 11]
+    np.testing.assert_array_equal(way.pcm, heard(payloads, range(after[-1])))
+    assert not line.failed
+
+
+def test_whoever_begins_to_speak_is_heard_with_what_waited(
+    payloads: list[bytes], quiet_line: tuple[Line, Way]
+) -> None:
+    line, way = quiet_line
+    for index, level_dbov in ((1, 60), (2, 60), (3, 20)):
+        line.bring(telling(payloads[index], index, level_dbov))
+    assert heard_packets(way) == 4
+    # What says nothing of its level, or nothing that can be read, waits for nobody.
+    line.bring(telling(payloads[4], 4, 60))
+    line.bring(told_apart(payloads[5], 5))
+    assert heard_packets(way) == 6
+    unreadable = bytearray(telling(payloads[6], 6, 60))
+    unreadable[16] = 2 << 4 | 7  # a level of eight bytes
+    line.bring(bytes(unreadable))
+    assert heard_packets(way) == 7
+    assert not line.failed
+
+
+def test_packets_that_all_claim_one_time_do_not_wait_for_ever(
+    payloads: list[bytes], quiet_line: tuple[Line, Way]
+) -> None:
+    line, way = quiet_line
+    for index in range(1, 11):
+        standing = bytearray(telling(payloads[index], index, 60))
+        standing[4:8] = bytes(4)
+        line.bring(bytes(standing))
+    assert way.receiver._RTCRtpReceiver__remote_streams[1].packets_received == 11
 
 
 # ------------------------------------------------------------ who holds it

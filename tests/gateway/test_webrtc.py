@@ -28,7 +28,7 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import JAW_OPEN, tone
 from visavis.client import GatewayClient, GatewayError, GatewaySession
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private.incoming import take_packets
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -249,7 +249,7 @@ async def test_a_lost_packet_is_sent_again(
 
     browser = browsers[0]
     watched = browser.pc.addTransceiver("video", direction="recvonly")
-    aiortc_private.take_packets(watched.receiver, take)
+    take_packets(watched.receiver, take)
     await browser.connect("viewer", video=watched)
     await until(lambda: len(arrived) >= 5)
     lost = arrived[2]

@@ -18,7 +18,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from aiortc.mediastreams import AudioStreamTrack
 
 from visavis.client import GatewayClient
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private.incoming import take_packets
 from visavis.tools.stack.nats_server import free_port
 
 log = logging.getLogger(__name__)
@@ -154,7 +154,7 @@ async def _watch_by_whep(url: str) -> None:
     try:
         for kind in ("video", "audio"):
             receiver = pc.addTransceiver(kind, direction="recvonly").receiver
-            aiortc_private.take_packets(receiver, drop)
+            take_packets(receiver, drop)
         await _connect(pc, url)
         await asyncio.Event().wait()
     finally:

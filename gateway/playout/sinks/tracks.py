@@ -17,14 +17,14 @@ from aiortc import MediaStreamTrack, RTCPeerConnection, RTCRtpSender
 from aiortc.mediastreams import MediaStreamError
 
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private import outgoing
 
 _NTP_SECOND = 1 << 32
 _WRAP = 1 << 32
 
 
 class Way(Protocol):
-    """What packets leave by: `visavis.serving.aiortc_private.PacketSender`."""
+    """What packets leave by: `visavis.serving.aiortc_private.outgoing.PacketSender`."""
 
     @property
     def ready(self) -> bool:
@@ -122,7 +122,7 @@ class TrackReports:
 
 def report_media_time(sender: RTCRtpSender, reports: TrackReports) -> None:
     """Correct the sender's reports on their way out."""
-    aiortc_private.correct_reports(sender, reports.correct)
+    outgoing.correct_reports(sender, reports.correct)
 
 
 _RATES_HZ: dict[Literal["audio", "video"], int] = {"audio": RATE_HZ, "video": VIDEO_HZ}
@@ -140,8 +140,8 @@ def add_pass_track(
     clock: of all tracks of the connection. on_lost_picture: the other side wants a key frame.
     """
     sender = pc.addTrack(NamedTrack(kind))
-    way = aiortc_private.PacketSender(sender)
+    way = outgoing.PacketSender(sender)
     report_media_time(sender, TrackReports(clock, _RATES_HZ[kind], way.time_origin))
     if kind == "video":
-        aiortc_private.on_lost_picture(sender, on_lost_picture)
+        outgoing.on_lost_picture(sender, on_lost_picture)
     return PassTrack(kind, way, on_drop)

@@ -39,7 +39,7 @@ from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.rtp_sound import MicPackets, MicSound
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private.incoming import SoundIntake, take_in_at_once
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
 
@@ -68,7 +68,7 @@ class Peer:
     """One browser that watches a session, or speaks in it, or both, over WebRTC.
 
     pictures: False where it takes none: it draws the face itself, or is a publisher.
-    on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz.
+    on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz. mic_may_wait: see `SoundIntake`.
     on_keyframe: the browser has lost the picture, or is new.
     on_closed: the connection is gone; called once. on_draws: it draws the face from now on.
     """
@@ -80,6 +80,7 @@ class Peer:
         *,
         ice_servers: Sequence[IceServer],
         on_mic: Callable[[NDArray[np.int16]], None],
+        mic_may_wait: Callable[[float], bool],
         on_keyframe: Callable[[VideoCodec], None],
         on_closed: Callable[[Peer], None],
         on_draws: Callable[[], None] = lambda: None,
@@ -90,6 +91,7 @@ class Peer:
         self.role = role
         self.codec: VideoCodec | None = VideoCodec.H264 if pictures else None
         self._on_mic = on_mic
+        self._mic_may_wait = mic_may_wait
         self._on_keyframe = on_keyframe
         self._on_closed = on_closed
         self._on_draws = on_draws
@@ -242,7 +244,7 @@ class Peer:
 
     def _listen_to(self, receiver: RTCRtpReceiver) -> None:
         # As they come, where aiortc holds 80 ms of them back.
-        aiortc_private.SoundIntake(receiver, MicPackets().add, self._hear)
+        SoundIntake(receiver, MicPackets().add, self._hear, self._mic_may_wait)
 
     def _lost_picture(self) -> None:
         if self.codec is not None:
@@ -255,7 +257,7 @@ class Peer:
         state = self._pc.connectionState
         if state == "connected":
             for way in {sender.transport for sender in self._pc.getSenders()}:
-                aiortc_private.take_in_at_once(way, self._fail)
+                take_in_at_once(way, self._fail)
             self._lost_picture()
         elif state in ("failed", "closed"):
             await self.close()
@@ -307,7 +309,8 @@ class Peers:
     """Connects the browsers of one session; sound is encoded once for them. A sink.
 
     ice_servers: what both sides are told, at each connection anew. on_keyframe: somebody cannot
-    decode before the next one. changed: called when somebody has come or gone.
+    decode before the next one. changed: called when somebody has come or gone. mic_may_wait:
+    whether a microphone's packet of that level need not be heard at once (`SoundIntake`).
     """
 
     def __init__(
@@ -318,9 +321,11 @@ class Peers:
         changed: Callable[[], None],
         *,
         mic_rate_hz: int = MIC_RATE_HZ,
+        mic_may_wait: Callable[[float], bool] = lambda level: False,
     ) -> None:
         """mic_rate_hz: of what microphones bring."""
         self._mic_rate_hz = mic_rate_hz
+        self._mic_may_wait = mic_may_wait
         self.ice_servers = ice_servers
         self._seats = seats
         self._on_keyframe = on_keyframe
@@ -374,6 +379,7 @@ class Peers:
             role,
             ice_servers=self.ice_servers(),
             on_mic=lambda pcm: on_mic(peer_id, pcm),
+            mic_may_wait=self._mic_may_wait,
             on_keyframe=self._on_keyframe,
             on_closed=closed,
             on_draws=self._changed,

@@ -27,7 +27,7 @@ from tests.browser.flash_and_beep import frames_of
 from tests.gateway.doubles import FPS
 from tests.tools.bench.live.counter import CounterRig
 from visavis.client import GatewayClient
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private.incoming import take_packets
 
 _COUNTS = {"whep": (1, 5, 10, 20), "websocket": (1, 10, 25, 50), "hls": (1, 20, 50, 100)}
 _SETTLE_S, _FOR_S = 6.0, 12.0
@@ -55,7 +55,7 @@ async def _by_whep(url: str) -> None:
     pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
     for kind in ("audio", "video"):
         transceiver = pc.addTransceiver(kind, direction="recvonly")
-        aiortc_private.take_packets(transceiver.receiver, _drop)
+        take_packets(transceiver.receiver, _drop)
     await pc.setLocalDescription(await pc.createOffer())
     async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
         headers = {"Content-Type": "application/sdp"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -23,9 +24,12 @@ from aiortc import (
 )
 from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
+from numpy.typing import NDArray
 
 from visavis.client import GatewayClient
-from visavis.serving import aiortc_private
+from visavis.serving.aiortc_private.incoming import take_packets
+from visavis.serving.aiortc_private.known import check as check_aiortc
+from visavis.serving.aiortc_private.outgoing import PacketSender
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.visitor.media import MIC_SAMPLES, HeardSound, MediaEndedError, Role
 from visavis.wire.clock import Clock
@@ -43,7 +47,7 @@ Answering: TypeAlias = Callable[[dict[str, str]], Awaitable[dict[str, str]]]
 
 
 class _Microphone(MediaStreamTrack):
-    """Hands on what it is given as Opus, as soon as it is.
+    """Sends what it is given as Opus, as soon as it is, with its level, as browsers do (RFC 6464).
 
     aiortc would encode too, but resamples before and so holds 20 ms back, which no browser does.
     """
@@ -60,22 +64,28 @@ class _Microphone(MediaStreamTrack):
         self._encoder.time_base = Fraction(1, _MIC_RATE_HZ)
         packet_ms = str(1000 * MIC_SAMPLES // _MIC_RATE_HZ)
         self._encoder.options = {"application": "voip", "frame_duration": packet_ms}
-        self._sounds: asyncio.Queue[bytes] = asyncio.Queue(_WAITING_PACKETS)
         self._samples = 0
 
-    async def put(self, pcm_s16le: bytes) -> None:
-        await self._sounds.put(pcm_s16le)
-
     async def recv(self) -> Any:
-        if self.readyState != "live":
-            raise MediaStreamError
-        pcm = np.frombuffer(await self._sounds.get(), "<i2")
+        """Nothing comes from here. Raises MediaStreamError."""
+        raise MediaStreamError
+
+    def send(self, pcm_s16le: bytes, way: PacketSender) -> None:
+        """MIC_SAMPLES leave."""
+        pcm = np.frombuffer(pcm_s16le, "<i2")
         frame = av.AudioFrame.from_ndarray(pcm[None], format="s16", layout="mono")
         frame.sample_rate, frame.pts = _MIC_RATE_HZ, self._samples
         frame.time_base = Fraction(1, _MIC_RATE_HZ)
         self._samples += len(pcm)
         (packet,) = self._encoder.encode(frame)
-        return packet
+        packet.pts = (packet.pts or 0) * _RATE_HZ // _MIC_RATE_HZ
+        way.send(packet, level_dbov=_level_dbov(pcm))
+
+
+def _level_dbov(pcm: NDArray[np.int16]) -> int:
+    """How far [N] samples are below the loudest that there can be, in dB, 0 to 127."""
+    mean_square = float(np.mean(pcm.astype(np.float64) ** 2)) / 32768**2
+    return 127 if mean_square == 0 else min(127, round(-10 * math.log10(mean_square)))
 
 
 class WebRtcMedia:
@@ -84,6 +94,7 @@ class WebRtcMedia:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._microphone = _Microphone()
+        self._way: PacketSender | None = None
         # Without this, aiortc would ask a public STUN server.
         self._pc = RTCPeerConnection(RTCConfiguration(iceServers=[]))
         self._arrived: asyncio.Queue[HeardSound | None] = asyncio.Queue(_WAITING_PACKETS)
@@ -96,14 +107,15 @@ class WebRtcMedia:
         """Offer, answer, and the connection that follows. Raises VisavisError."""
         if speaks:
             sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
+            self._way = PacketSender(sound.sender)
         else:
             sound = self._pc.addTransceiver("audio", direction="recvonly")
         # aiortc hands sound on 80 ms late, for players, and decodes pictures that nobody
         # looks at. Its packets are taken where they come in instead.
-        aiortc_private.take_packets(sound.receiver, self._sound_packet)
+        take_packets(sound.receiver, self._sound_packet)
         if pictures:
             shown = self._pc.addTransceiver("video", direction="recvonly")
-            aiortc_private.take_packets(shown.receiver, _ignore)
+            take_packets(shown.receiver, _ignore)
         self._pc.on("connectionstatechange", self._state_changed)
         await self._pc.setLocalDescription(await self._pc.createOffer())
         answer = await answering({"sdp": self._pc.localDescription.sdp, "type": "offer"})
@@ -118,7 +130,8 @@ class WebRtcMedia:
             ) from None
 
     async def send(self, pcm_s16le: bytes) -> None:
-        await self._microphone.put(pcm_s16le)
+        if self._way is not None:
+            self._microphone.send(pcm_s16le, self._way)
 
     async def arrivals(self) -> AsyncIterator[HeardSound]:
         """Sound as it comes. Raises MediaEndedError at the end."""
@@ -184,7 +197,7 @@ async def call(
     pictures: bool = True,
 ) -> AsyncIterator[WebRtcMedia]:
     """A connection to whoever answers an offer, with a microphone."""
-    aiortc_private.check()
+    check_aiortc()
     media = WebRtcMedia(clock)
     try:
         await media.open(answering, speaks=speaks, pictures=pictures)
