@@ -308,6 +308,7 @@ def _connect(payload: bytes) -> None:
             "speaker",
             ice_servers=[],
             on_mic=lambda pcm: None,
+            mic_may_wait=lambda level: False,
             on_keyframe=lambda codec: None,
             on_closed=lambda closed: None,
         )

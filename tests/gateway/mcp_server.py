@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+
+WAITING_FILE = "VISAVIS_TEST_WAITING_FILE"
 
 server = MCPServer("test")
 
@@ -23,8 +26,14 @@ def fail() -> str:
 
 @server.tool()
 async def wait() -> str:
+    _tell_begun()
     await asyncio.Event().wait()
     return "never"
+
+
+def _tell_begun() -> None:
+    """A call that waits for ever has come here."""
+    Path(os.environ[WAITING_FILE]).touch()
 
 
 @server.tool()

@@ -33,11 +33,18 @@ PROCESS = {
 }
 
 
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file that is there once a call of `shop_wait` has begun."""
+    return tmp_path_factory.mktemp("waiting") / "begun"
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+async def rig(tmp_path_factory: pytest.TempPathFactory, waiting: Path) -> AsyncIterator[Rig]:
     """A gateway with a server in a process of its own, and one that cannot be started."""
     file = tmp_path_factory.mktemp("mcp") / "servers.json"
-    servers = {"shop": PROCESS, "gone": {"command": "/nowhere/at/all"}}
+    shop = {**PROCESS, "env": {mcp_server.WAITING_FILE: str(waiting)}}
+    servers = {"shop": shop, "gone": {"command": "/nowhere/at/all"}}
     file.write_text(json.dumps({"mcpServers": servers}))
     rig = Rig(tmp_path_factory.mktemp("gateway"))
     await rig.start(mcp=file)
@@ -91,13 +98,13 @@ async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles)
 
 
 async def test_a_visitor_who_interrupts_ends_the_call(
-    client: GatewayClient, doubles: Doubles
+    client: GatewayClient, doubles: Doubles, waiting: Path
 ) -> None:
     dropped = MetricGrowth("gateway_tool_calls_total", by="server", result="dropped")
     doubles.script.calls = [("c1", "shop_wait", "{}")]
     async with client.session() as session:
         await session.ask("How much is it?")
-        await until(lambda: not doubles.script.calls)
+        await until(waiting.exists)
         await session.interrupt()
         await collect(session, "interrupted")
         await until(lambda: dropped.value)
