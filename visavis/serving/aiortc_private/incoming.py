@@ -96,18 +96,19 @@ class SoundIntake:
         owner = getattr(getattr(receiver, "_handle_rtp_packet", None), "__self__", None)
         return owner if isinstance(owner, SoundIntake) else None
 
-    def due(self, datagram: bytes, level: float | None) -> list[bytes]:
+    def due(
+        self, datagram: bytes, payload_type: int, timestamp: int, level: float | None
+    ) -> list[bytes]:
         """Of an encrypted packet, and of those that waited for it, what is to be handled now.
 
         level: what the packet tells of its loudness.
         """
-        _, second, _, time_, _ = RTP_HEAD.unpack_from(datagram)
-        codec = self._codecs.get(second & 0x7F)
+        codec = self._codecs.get(payload_type)
         if not self._waiting:
-            self._waits_since = time_
+            self._waits_since = timestamp
         self._waiting.append(datagram)
         if level is not None and codec is not None:
-            waited = (time_ - self._waits_since) % (1 << 32)
+            waited = (timestamp - self._waits_since) % (1 << 32)
             more = len(self._waiting) < _MOST_TOGETHER
             if more and waited < _LONGEST_WAIT_S * codec.clockRate and self._may_wait(level):
                 return []
@@ -183,11 +184,12 @@ def _due(dtls: RTCDtlsTransport, data: bytes) -> list[bytes]:
     """What is to be handled now that this datagram of media has come."""
     if len(data) < RTP_HEAD.size or is_rtcp(data):
         return [data]
-    first, _, _, _, source = RTP_HEAD.unpack_from(data)
+    first, second, _, timestamp, source = RTP_HEAD.unpack_from(data)
     intake = SoundIntake.of(dtls._rtp_router.ssrc_table.get(source))
     if intake is None:
         return [data]
-    return intake.due(data, _level_told(dtls, data) if first & 0x1F == 0x10 else None)
+    level = _level_told(dtls, data) if first & 0x1F == 0x10 else None
+    return intake.due(data, second & 0x7F, timestamp, level)
 
 
 def _level_told(dtls: RTCDtlsTransport, packet: bytes) -> float | None:
