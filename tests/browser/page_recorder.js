@@ -1,13 +1,13 @@
 /**
  * Put into the page by a test: keeps what the visitor would see and hear. Every
- * shown picture becomes a small JPEG with the time of its showing, the sound one
- * run of samples with the time of its first; both on performance.now().
+ * shown picture becomes a small JPEG with the time of its showing, the sound blocks
+ * of samples with the times at which they came; both on performance.now().
  */
 async () => {
   const SIDE = 256;
   const RATE_HZ = 48_000;
   const video = document.querySelector("video");
-  const recorder = { pictures: [], chunks: [], samples: 0, start_ms: Infinity, running: true };
+  const recorder = { pictures: [], chunks: [], came_ms: [], samples: 0, running: true };
   window.recorder = recorder;
 
   const source = `registerProcessor("tape", class extends AudioWorkletProcessor {
@@ -24,9 +24,8 @@ async () => {
   const tape = new AudioWorkletNode(context, "tape", { channelCount: 1, channelCountMode: "explicit" });
   tape.port.onmessage = ({ data }) => {
     recorder.chunks.push(data);
+    recorder.came_ms.push(performance.now());
     recorder.samples += data.length;
-    // The least delayed message tells best when the sound began.
-    recorder.start_ms = Math.min(recorder.start_ms, performance.now() - (1000 * recorder.samples) / RATE_HZ);
   };
   const sound = new MediaStream([heardTrack()]);
   context.createMediaStreamSource(sound).connect(tape);
@@ -61,6 +60,6 @@ async () => {
     }
     const pcm = Int16Array.from(samples, (x) => Math.max(-1, Math.min(1, x)) * 32767);
     const pictures = recorder.pictures.filter(({ jpeg }) => jpeg);
-    return { pictures, start_ms: recorder.start_ms, rate_hz: RATE_HZ, pcm: await base64(new Blob([pcm])) };
+    return { pictures, came_ms: recorder.came_ms, rate_hz: RATE_HZ, pcm: await base64(new Blob([pcm])) };
   };
 }

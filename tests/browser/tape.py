@@ -32,35 +32,36 @@ class Tape:
     states: list[str]
     """body[data-state] when the picture was shown."""
     sound: NDArray[np.float32]
-    """[N] at rate_hz."""
+    """[N] at rate_hz, in blocks of equal length."""
     rate_hz: int
-    start_s: float
+    begun_s: NDArray[np.float64]
+    """[blocks] when each began: a busy browser's sound stands still at times, and goes on later."""
 
     @classmethod
     def from_page(cls, kept: dict[str, Any]) -> Tape:
         """From what page_recorder.js gives."""
+        sound = np.asarray(np.frombuffer(base64.b64decode(kept["pcm"]), "<i2") / 32768, np.float32)
+        came_s = np.array(kept["came_ms"]) / 1000
         return cls(
             pictures=[_rgb(picture["jpeg"]) for picture in kept["pictures"]],
             shown_s=np.array([picture["shown_ms"] for picture in kept["pictures"]]) / 1000,
             states=[picture["state"] for picture in kept["pictures"]],
-            sound=np.asarray(
-                np.frombuffer(base64.b64decode(kept["pcm"]), "<i2") / 32768, np.float32
-            ),
+            sound=sound,
             rate_hz=kept["rate_hz"],
-            start_s=kept["start_ms"] / 1000,
+            begun_s=begun_s(came_s, len(sound) / kept["rate_hz"] / len(came_s)),
         )
 
     def loudness(self, at_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Root mean square of the 60 ms of sound around each time."""
         power = np.cumsum(np.concatenate([[0.0], self.sound.astype(np.float64) ** 2]))
         half = round(0.03 * self.rate_hz)
-        centre = np.round((at_s - self.start_s) * self.rate_hz).astype(int)
+        centre = self._samples(at_s)
         first, last = (np.clip(centre + side, 0, len(self.sound)) for side in (-half, half))
         return np.asarray(np.sqrt((power[last] - power[first]) / (2 * half)))
 
     def speech_span_s(self) -> tuple[float, float]:
         """From the first to the last sound that is speech. ValueError where all is silence."""
-        times = self.start_s + np.arange(0, len(self.sound) / self.rate_hz, 0.02)
+        times = np.arange(self.begun_s[0], self.begun_s[-1] + self._block / self.rate_hz, 0.02)
         loud = times[self.loudness(times) > SPEECH_LEVEL]
         if not len(loud):
             raise ValueError("nothing was heard")
@@ -69,14 +70,34 @@ class Tape:
     def speech_16khz(self) -> NDArray[np.int16]:
         """The answer's sound with half a second of what is around it."""
         begin_s, end_s = self.speech_span_s()
-        first = max(0, round((begin_s - 0.5 - self.start_s) * self.rate_hz))
-        last = round((end_s + 0.5 - self.start_s) * self.rate_hz)
+        first, last = self._samples(np.array([begin_s - 0.5, end_s + 0.5]))
         sound = soxr.resample(self.sound[first:last], self.rate_hz, 16_000)
         return np.asarray(np.round(np.clip(sound, -1, 1) * 32767), np.int16)
+
+    @property
+    def _block(self) -> int:
+        return len(self.sound) // len(self.begun_s)
+
+    def _samples(self, at_s: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Which sample was played at each time; while the sound stood still, the next one."""
+        block = np.clip(np.searchsorted(self.begun_s, at_s, "right") - 1, 0, None)
+        within = np.round((at_s - self.begun_s[block]) * self.rate_hz).astype(np.intp)
+        return block * self._block + np.clip(within, 0, self._block)
 
     def shown_between(self, begin_s: float, end_s: float, *, every: int = 1) -> NDArray[np.intp]:
         """Indices of the pictures shown then."""
         return np.flatnonzero((self.shown_s >= begin_s) & (self.shown_s <= end_s))[::every]
+
+
+def begun_s(came_s: NDArray[np.float64], block_s: float) -> NDArray[np.float64]:
+    """When each block of sound began, from when the page was given it, [blocks] in seconds.
+
+    A message is late at times, and the next one is not: then the sound has gone on. Where all that
+    follow are late as well it has stood still, and they are in time.
+    """
+    ends_s = block_s * np.arange(1, len(came_s) + 1)
+    held_s = np.minimum.accumulate((came_s - ends_s)[::-1])[::-1]
+    return np.asarray(held_s + ends_s - block_s)
 
 
 def _rgb(jpeg: str) -> NDArray[np.uint8]:
@@ -117,7 +138,7 @@ def best_lag_s(
     opening: NDArray[np.float64],
     tape: Tape,
     *,
-    reach_s: float = 0.4,
+    reach_s: float,
 ) -> tuple[float, float]:
     """Lag of the lips behind the sound at which the two agree best, and their correlation there."""
     grid_s = np.arange(times_s[0], times_s[-1], 1 / _FPS)

@@ -9,7 +9,7 @@ from playwright.async_api import Browser, Page
 
 from tests.browser.conftest import fresh_page
 from tests.browser.stub_gateway import StubGateway
-from tests.browser.tape import Tape, best_lag_s
+from tests.browser.tape import Tape, begun_s, best_lag_s
 from tests.browser.test_conversation import RECORDER
 
 RATE_HZ = 48_000
@@ -19,7 +19,7 @@ def tape_of(loudness: NDArray[np.float64], start_s: float = 3.0) -> Tape:
     """Noise with the loudness given every 20 ms."""
     noise = np.random.default_rng(1).standard_normal(len(loudness) * RATE_HZ // 50)
     sound = (noise * np.repeat(loudness, RATE_HZ // 50)).astype(np.float32)
-    return Tape([], np.empty(0), [], sound, RATE_HZ, start_s)
+    return Tape([], np.empty(0), [], sound, RATE_HZ, start_s + np.arange(len(loudness)) / 50)
 
 
 def test_speech_span_is_where_the_sound_is() -> None:
@@ -47,9 +47,22 @@ def test_lag_of_the_lips_is_found(lag_s: float) -> None:
     tape = tape_of(np.interp(np.arange(400) / 10, np.arange(40), syllables))
     times_s = 3.0 + np.arange(20, 180) / 25
     lips = np.interp(times_s - lag_s - 3.0, np.arange(40) / 5, np.sqrt(syllables))
-    found_s, agreement = best_lag_s(times_s, lips, tape)
+    found_s, agreement = best_lag_s(times_s, lips, tape, reach_s=0.4)
     assert found_s == pytest.approx(lag_s, abs=0.06)
     assert agreement > 0.9
+
+
+def test_sound_that_stood_still_is_not_taken_for_messages_that_came_late() -> None:
+    came_s = 5 + 0.04 * np.arange(1, 101)
+    came_s[20:22] += 0.3  # late
+    came_s[50:] += 0.4  # stood still
+    begun = begun_s(came_s, 0.04)
+    assert begun[20] == pytest.approx(5.8)
+    assert begun[49:52] == pytest.approx([6.96, 7.4, 7.44])
+    level = np.repeat([0.1, 0.2], [50 * 1920, 50 * 1920]).astype(np.float32)
+    tape = Tape([], np.empty(0), [], level, RATE_HZ, begun)
+    assert tape.loudness(np.array([6.9, 7.5])) == pytest.approx([0.1, 0.2])
+    assert tape.speech_span_s()[1] == pytest.approx(9.4, abs=0.06)
 
 
 @pytest.mark.asyncio(loop_scope="session")
