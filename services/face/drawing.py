@@ -40,6 +40,11 @@ class Drawing:
         self._passes: set[_Pass] = set()
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def attends(self) -> bool:
+        """Whether any face does: somebody waits for what is made next, here or elsewhere."""
+        return any(face.attends for face in self.schedule.faces)
+
     def start(self) -> None:
         """Begin to draw."""
         self._keeper.start()
@@ -200,6 +205,10 @@ class Face:
             if self._drawn:
                 return self._take_drawn()
             await self._news.wait()
+
+    @property
+    def attends(self) -> bool:
+        return self._animator.attends
 
     # What the schedule asks
 

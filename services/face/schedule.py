@@ -13,7 +13,7 @@ import heapq
 import itertools
 import math
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -130,6 +130,11 @@ class Schedule(Generic[FaceT]):
             seat.tick_s = math.inf
         elif seat.tick_s == math.inf:
             seat.tick_s = (math.floor(now_s / TICK_S) + 1) * TICK_S
+
+    @property
+    def faces(self) -> Iterator[FaceT]:
+        """All that are drawn."""
+        return (seat.face for seat in self._seats.values())
 
     def urgent(self, now_s: float) -> bool:
         """Whether anything that is not yet taken is to be shown by now."""

@@ -204,7 +204,13 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         [codec] = read_codecs([request.codec])
         with self._loops.hold():
             listening = request.listening
-            pictures = self._studio.loop(request.avatar, codec, fps=FPS, listening=listening)
+            pictures = self._studio.loop(
+                request.avatar,
+                codec,
+                fps=FPS,
+                listening=listening,
+                busy=lambda: self._drawing.attends,
+            )
             count = loop_pictures(FPS, self._settings.idle_life_s, listening=listening)
             async with contextlib.aclosing(pictures):
                 async for response in _loop_responses(pictures, count):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
@@ -47,6 +48,11 @@ from visavis.wire.subjects import Kind
 
 _GIVES_WAY = 10
 """Niceness of who draws loops: a tenth of a core where everybody else wants all of it."""
+_RESTS = 5
+"""While anybody talks to a face, who draws loops rests so many times as long as a picture took it:
+niceness alone leaves it a core that is free, and whose caches and other half somebody would need.
+"""
+_LONGEST_REST_S = 0.3
 _FIRST_FRAME = Frame(0, 0, True, False, True, FacePose(jaw_open=0.3))
 
 
@@ -149,12 +155,19 @@ class Studio:
         )
 
     async def loop(
-        self, avatar: str, codec: VideoCodec, *, fps: int, listening: bool = False
+        self,
+        avatar: str,
+        codec: VideoCodec,
+        *,
+        fps: int,
+        listening: bool = False,
+        busy: Callable[[], bool],
     ) -> AsyncGenerator[VideoChunk, None]:
         """The pictures of an avatar's loop: those that are kept, or drawn as they are asked for,
         after everything else.
 
-        listening: of that in which it listens to somebody.
+        listening: of that in which it listens to somebody. busy: whether anybody talks to a face;
+        most of the time goes to others then.
 
         Raises OutOfOrderError where its idle life does not repeat, UnknownNameError.
         """
@@ -186,9 +199,13 @@ class Studio:
                     yield _kept(first, index, picture)
                 return
             for frame in frames:
+                began_s = time.monotonic()
                 chunk = await _drawn(pictures, frame)
                 made.append(Encoded(chunk.payload, chunk.keyframe))
                 yield chunk
+                if busy():
+                    took_s = time.monotonic() - began_s
+                    await asyncio.sleep(min(_RESTS * took_s, _LONGEST_REST_S))
             if file is not None:
                 await self._gallery_lane.run(self._loops.keep, file, made)
         finally:

@@ -674,6 +674,21 @@ def test_an_answer_begins_as_the_face_was_shown_listening(seen: int, part: Liste
     assert viewer.shown[-1].at_rest and not viewer.shown[-1].listening
 
 
+def test_it_attends_from_the_first_word_to_it_until_its_answer_is_made() -> None:
+    viewer = loop_viewer()
+    viewer.run(0.2)
+    assert not viewer.animator.attends
+    for phase in (Phase.LISTENING, Phase.THINKING):
+        viewer.animator.attend(phase)
+        assert viewer.animator.attends
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.attend(Phase.SPEAKING)
+    assert viewer.animator.attends
+    viewer.play(1)
+    viewer.run(SENTENCE_S + 1.0)
+    assert not viewer.animator.attends
+
+
 def test_until_it_is_shown_listening_it_rests() -> None:
     viewer = loop_viewer()
     viewer.run(0.5)

@@ -222,6 +222,27 @@ async def test_it_listens_while_it_is_told_to(bus: Bus) -> None:
                 await frames(video, lambda c, heard=heard: c.at_rest and c.listening is heard)
 
 
+async def test_who_draws_a_loop_rests_while_anybody_talks_to_a_face(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("services.face.studio._RESTS", 1e9)
+    monkeypatch.setattr("services.face.studio._LONGEST_REST_S", 3600.0)
+    request = face_pb2.RenderLoopRequest(codec=VP8)
+    async with serving(bus) as stub, bus.subscribe("heard", Kind.VIDEO) as video:
+        async with attached(stub, "heard", seed=0) as call:
+            attention = face_pb2.SetAttention(phase=face_pb2.SetAttention.LISTENING)
+            await call.write(face_pb2.FaceAttachRequest(attention=attention))
+            await frames(video, lambda c: c.listening)
+            held = stub.RenderLoop(request)
+            assert (await held.read()).WhichOneof("response") == "loop"
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(held.read(), 0.3)
+            attention = face_pb2.SetAttention(phase=face_pb2.SetAttention.NOBODY)
+            await call.write(face_pb2.FaceAttachRequest(attention=attention))
+            await frames(video, lambda c: c.at_rest and not c.listening)
+            assert len(await answers(stub.RenderLoop(request))) > 1
+
+
 async def test_an_engine_that_cannot_draw_ahead_has_no_loop(
     bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:

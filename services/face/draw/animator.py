@@ -154,6 +154,13 @@ class Animator:
         """The turn being spoken; 0 while idle."""
         return self._turn.number if self._turn else 0
 
+    @property
+    def attends(self) -> bool:
+        """Whether somebody speaks to it, waits for an answer, or is answered."""
+        turn = self._turn
+        speaks = turn is not None and not (turn.ended or turn.held or turn.paused)
+        return speaks or self._phase is not Phase.IDLE
+
     def rest(self, frame: int) -> None:
         """From this frame of the motion on idle life is shown from memory, up to the next turn.
 
