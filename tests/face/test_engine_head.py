@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import grpc
@@ -16,11 +17,14 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.draw.compiling import is_kept
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
+from services.face.engines.head.engine import HeadEngine
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import freedom, model_of
+from services.face.engines.head.raster.picture import draw_head
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone
@@ -59,6 +63,23 @@ def test_behind_the_head_the_background_stays_as_it_is() -> None:
     assert 0.1 < changed.mean() < 0.6
     _, x = np.nonzero(changed[: SIZE * 3 // 4])
     assert x.min() > SIZE // 5 and x.max() < SIZE * 4 // 5, "nothing is drawn beside the head"
+
+
+async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    picture(FacePose())
+    assert is_kept(draw_head)
+    rehearsed: list[bool] = []
+    module = "services.face.engines.head.engine"
+    monkeypatch.setattr(f"{module}._rehearse", lambda: rehearsed.append(True))
+    engine = HeadEngine(HeadStore(tmp_path, size=SIZE), 1.0)
+    await engine.load()
+    assert not rehearsed, "what is on disk is read when it is needed"
+    nothing = SimpleNamespace(py_func=draw_head.py_func, stats=SimpleNamespace(cache_path=tmp_path))
+    monkeypatch.setattr(f"{module}.draw_head", nothing)
+    await engine.load()
+    assert rehearsed == [True]
 
 
 def test_same_pose_same_bytes() -> None:

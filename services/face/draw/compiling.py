@@ -8,9 +8,11 @@ what it encloses: so a function that calls those of other modules encloses a dig
 from __future__ import annotations
 
 import hashlib
+import inspect
 from functools import partial
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numba
 
@@ -22,6 +24,12 @@ inner = partial(compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of what compiled code alone calls."""
 inlined = partial(inner, forceinline=True)
 """The same of what is small: LLVM builds it in, so it is analysed once and not at each call."""
+
+
+def is_kept(drawing: Any) -> bool:
+    """Whether a compiled function is in its cache on disk; it may be of an older source."""
+    source = Path(inspect.getfile(drawing.py_func)).stem
+    return any(Path(drawing.stats.cache_path).glob(f"{source}.*.nbi"))
 
 
 def source_digest(*modules: ModuleType) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Sequence
 from functools import cache, partial
 from itertools import product
@@ -10,6 +12,7 @@ import numpy as np
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
+from services.face.draw.compiling import is_kept
 from services.face.draw.pictures import Painter, PosePainter
 from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
@@ -17,11 +20,14 @@ from services.face.engines.head.bundle import About, Framing, HeadBundle, Light,
 from services.face.engines.head.checking import check
 from services.face.engines.head.glb import Part, Target
 from services.face.engines.head.model import model_of
+from services.face.engines.head.raster.picture import draw_head
 from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
 from visavis.serving.errors import InvalidInputError
 from visavis.wire.bucket import Shelf
+
+log = logging.getLogger(__name__)
 
 _SMALL = 16
 
@@ -51,7 +57,10 @@ class HeadEngine:
         return None
 
     async def load(self) -> None:
-        """There is nothing to load before the first head is worn."""
+        """Has what draws compiled where it is not: no visitor is to wait so long for a head."""
+        if not is_kept(draw_head):
+            log.info("what draws heads is compiled: once on a machine, some ten seconds")
+            await asyncio.to_thread(_rehearse)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -67,7 +76,6 @@ class HeadEngine:
         return self._store.portrait(name)
 
     def painter(self, name: str) -> Painter:
-        """The first one has what draws compiled: seconds, once for each machine."""
         head = self._store.load(name)
         painter = PosePainter(HeadRenderer(head.model), f"head {head.digest}")
         _rehearse()
@@ -88,7 +96,7 @@ class HeadEngine:
 
 @cache
 def _rehearse() -> None:
-    """Draws a head of two cubes."""
+    """Draws a head of two cubes: what draws is compiled, or read, before anybody waits for it."""
     corners = np.array(list(product((-0.5, 0.5), repeat=3)), np.float32) / 50
     aside = np.array((0.1, 0.0, 0.0), np.float32)
     places = np.concatenate([corners - aside, corners + aside])
