@@ -40,7 +40,7 @@ _ASSENTS = """yeah|yep|yup|yes|right|ok|okay|sure|i see|i c|got it|cool|nice|gre
 |that makes sense|make sense|that's it|that's so true|that's a good point|that's good to know
 |sounds about right|huh|whoa|gosh|goodness|my goodness|my god|man|ha|ha ha|phew|nice one
 |good stuff|good job|alrighty|okey dokey"""
-_MANDARIN_ASSENTS = """
+MANDARIN_ASSENTS = """
     对 对啊 对呀 对哦 对吧 是 是的 是啊 是呀 是吗 是吧 是哦 就是 就是啊 就是嘛 好 好的 好吧 好啊
     好呀 好嘞 行 行啊 行吧 可以 可以啊 可以的 没错 没问题 没事 明白 明白了 我明白 我明白了 懂 懂了
     我懂 我懂了 听懂了 知道 知道了 我知道 我知道了 了解 了解了 清楚 清楚了 收到 理解 我理解 能理解
@@ -59,7 +59,7 @@ _MANDARIN_ASSENTS = """
     那好吧 那行 可惜 真可惜 太可惜了 好可惜 天哪 天啊 天呐 我的天 我的天哪 我的天啊 老天 哎呀 哎哟
     哇塞 哇哦 好家伙 继续 你继续 请继续 继续说 你继续说 接着说 你接着说 然后呢 后来呢 我在听
     我听着呢 听着呢
-    """
+    """.split()
 # What they say of it, alone or behind one of the others: "that's fair", "how nice".
 _PRAISES = """amazing awesome beautiful brilliant cool excellent fair fantastic fine funny good
     great impressive incredible interesting lovely neat nice perfect right splendid sweet true
@@ -80,10 +80,10 @@ _FEW_WORDS = 2
 _MOST_UNSURE_WORDS = 3
 # Of short sounds whose words are no listener's: see docs/turn-taking.md, "Over an answer".
 _LEAST_HUM_ODDS, _LONGEST_MISHEARD_MS = 0.0, 1200
-# In Mandarin a character is a word, and a listener says more than hums. Of short sounds with texts
-# that no fit has seen and that were misheard, 4 in 10 listeners' are above, 6 in 100 others.
-_MOST_HUM_CHARACTERS = 4
-_LEAST_MANDARIN_HUM_ODDS = 0.6
+# In Mandarin a character is a word. Of short sounds with texts that no fit has seen and whose words
+# do not tell, half the listeners' are above, 9 in 100 others; with voices that none has seen, 2.
+_MOST_HUM_CHARACTERS = 6
+_LEAST_MANDARIN_HUM_ODDS = 0.9
 
 # A recogniser understands most of an echo; a visitor says some of the answer's small words, too.
 _FEWEST_ECHOED_WORDS = 4
@@ -135,7 +135,7 @@ def _phrases(listed: str) -> frozenset[tuple[str, ...]]:
 _HUM = re.compile(r"(?!he$)(?:[aeou]*h+[aeou]*h*|m+(?:h+m*)*|h+m+|[eu]+h?m+)")
 _HUM_PHRASES = _phrases(_HUMS)
 _PRAISING = "|".join(f"{said} {praise}" for said in _PRAISED for praise in _PRAISES.split())
-_MANDARIN = frozenset(map(tuple, _MANDARIN_ASSENTS.split()))
+_MANDARIN = frozenset(map(tuple, MANDARIN_ASSENTS))
 _BACKCHANNELS = _HUM_PHRASES | _phrases(_ASSENTS) | _phrases(_PRAISING) | _MANDARIN
 
 
@@ -197,11 +197,11 @@ def is_misheard_hum(
     """
     words = words_of(text)
     short = voiced_ms <= _LONGEST_HUM_MS
-    if not words or takes_back(text):
+    if not words or takes_back(text) or voiced_ms > _LONGEST_MISHEARD_MS:
         return False
     if language in ("zh", "yue"):
-        return short and _is_mandarin_hum(text, words, hum_odds)
-    if stops(text) or voiced_ms > _LONGEST_MISHEARD_MS:
+        return _is_mandarin_hum(text, words, hum_odds, short=short)
+    if stops(text):
         return False
     if short and len(words) <= _FEW_WORDS and words[0] in _HUMS_AS_WORDS:
         return True
@@ -209,11 +209,11 @@ def is_misheard_hum(
     return hum_odds is not None and (broken_off or hum_odds > _LEAST_HUM_ODDS)
 
 
-def _is_mandarin_hum(text: str, words: list[str], hum_odds: float | None) -> bool:
+def _is_mandarin_hum(text: str, words: list[str], hum_odds: float | None, *, short: bool) -> bool:
     few = len(words) <= _MOST_HUM_CHARACTERS
     if few and hum_odds is not None and hum_odds > _LEAST_MANDARIN_HUM_ODDS:
         return True
-    return not stops(text) and _NO_MANDARIN.fullmatch("".join(words)) is not None
+    return short and not stops(text) and _NO_MANDARIN.fullmatch("".join(words)) is not None
 
 
 def stops(text: str) -> bool:

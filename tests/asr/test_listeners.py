@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from services.asr.hearing.listeners import (
-    FirstWords,
-    SoundModel,
-    listener_model,
-    rows_of,
-    sound_model,
-)
+from services.asr.hearing.listeners import SoundModel, rows_of, sound_model
 
 HOP = 320
 
@@ -56,21 +50,9 @@ def test_the_network_goes_over_the_rows_as_it_was_trained_to() -> None:
     assert SoundModel(*parts).odds(rows) == pytest.approx(float(found @ tells + bias), rel=1e-4)
 
 
-def test_a_recogniser_that_none_was_fitted_to_has_no_model() -> None:
-    assert listener_model("somebody-s-own") is None
+@pytest.mark.parametrize("bundle", ["moonshine-tiny-en", "whisper-base"])
+def test_recognisers_have_models_of_their_own(bundle: str) -> None:
     assert sound_model("somebody-s-own") is None
-    model = sound_model("moonshine-tiny-en")
+    model = sound_model(bundle)
     assert model is not None
     assert np.isfinite(model.odds(np.zeros((1, len(model.into)), np.float32)))
-
-
-def test_a_listener_s_first_words_speak_for_one_and_others_against_it() -> None:
-    vocabulary = ["嗯", "对", "停", "等", "别的"]
-    first = FirstWords(lambda word: [vocabulary.index(word)] if word in vocabulary else [0, 1])
-    told = first.summary(np.log(np.array([0.5, 0.25, 0.1, 0.1, 0.05], np.float32)))
-    assert told == pytest.approx(np.log([0.75, 0.2]), rel=1e-5)
-
-    model = listener_model("whisper-base")
-    assert model is not None
-    likely, not_likely = np.log(np.array([[0.75, 0.02], [0.02, 0.75]], np.float32))
-    assert model.odds(likely) > 0.6 > model.odds(not_likely)

@@ -244,8 +244,9 @@ def test_words_that_are_no_hum(
         ("吃到了", 320, None, False),
         ("等一下", 320, 2.0, False),
         ("停", 320, 2.0, False),
-        ("吃到了", 900, 2.0, False),
-        ("换一个话题吧", 320, 2.0, False),
+        ("吃到了", 900, 2.0, True),
+        ("吃到了", 1300, 2.0, False),
+        ("我想换一个话题", 320, 2.0, False),
     ],
 )
 def test_a_listener_s_word_in_mandarin(

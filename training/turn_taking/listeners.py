@@ -1,14 +1,14 @@
 """Fits what tells a listener's short sounds from those that want something.
 
-    python -m training.turn_taking.material.listener       # the sounds, some minutes; once
+    python -m training.turn_taking.material.listener       # the sounds, an hour; once
     python -m training.turn_taking.listeners               # with PyTorch
 
 Each sound is placed in simulated rooms, in quiet or noise, and the service's own recogniser
 hears it, English by Moonshine, Mandarin by Whisper. The odds are calibrated on texts that a
-fit has not seen: who hums something new is judged no surer than that. English ones are of those
-sounds alone whose words do not tell. What the half *tune* of the material over answers makes of
-them is printed; the half *test* is never opened. `--unseen FILE` leaves out every text that *test*
-or *confirm* has: what they make of such weights is of texts that nobody was shown.
+fit has not seen, and on those sounds alone whose words do not tell: who hums something new is
+judged no surer than that. What the half *tune* of the material over answers makes of them is
+printed; the half *test* is never opened. `--unseen FILE` leaves out every text that *test* or
+*confirm* has: what they make of such weights is of texts that nobody was shown.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ from gateway.talk.words import is_backchannel, stops
 from services.asr.hearing.listeners import (
     LONGEST_HEARD_SAMPLES,
     WEIGHTS_PATH,
-    ListenerModel,
     SoundModel,
 )
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.whisper import Whisper
 from training.inputs import inputs_of, verify
 from training.turn_taking.listener_network import Shown, as_model, odds_of, trained
-from training.turn_taking.logistic import Vector, area_under_curve, fit, odds_by
+from training.turn_taking.logistic import Vector, area_under_curve, fit
 from training.turn_taking.material import over_answers
 from training.turn_taking.material.listener import Said, load
 from training.turn_taking.material.rooms import in_room
@@ -49,10 +48,9 @@ _EARS = {"en": "moonshine-tiny-en", "zh": "whisper-base"}
 _ROOMS = ("", "study", "office", "kitchen", "hall", "")
 _TIMES = 2
 """In so many rooms each."""
-_PITCHES = {"en": (0.88, 1.13), "zh": (1.0, 1.0)}
+_PITCHES = (0.88, 1.13)
 """Of a voice that is played so much faster, or slower."""
-_SHRINK = 1.0
-_FOLDS = {"en": 3, "zh": 5}
+_FOLDS = 3
 _LOUD_DB, _QUIET_DB, _NOISY_DB = (-32.0, -20.0), -62.0, (-58.0, -42.0)
 _LEAD_S, _TAIL_S = (0.19, 0.38), (0.025, 0.1)
 Sound = NDArray[np.float32]
@@ -64,51 +62,59 @@ def main() -> None:
     options.add_argument("--material", type=Path, default=cache / "turn_taking")
     options.add_argument("--out", type=Path, default=WEIGHTS_PATH)
     options.add_argument("--languages", nargs="+", choices=list(_EARS), default=list(_EARS))
-    options.add_argument("--unseen", type=Path, help="English weights without texts held out")
+    options.add_argument("--unseen", type=Path, help="weights without the texts held out")
     chosen = options.parse_args()
     verify(inputs_of("listeners"))
     with np.load(WEIGHTS_PATH) as before:
         kept: dict[str, Any] = dict(before)
-    if "zh" in chosen.languages:
-        kept |= _mandarin(chosen.material)
-    if "en" in chosen.languages:
-        heard, ear = list(_heard(chosen.material)), _english_ear()
+    unseen = dict(kept)
+    for language in chosen.languages:
+        ear = _ear(language)
+        heard = list(_heard(ear, language, chosen.material))
         if chosen.unseen is not None:
             print("without texts that are held out:")  # noqa: T201
-            unseen = _english(ear, [one for one in heard if not one.said.held_out], chosen.material)
-            np.savez(chosen.unseen, **(kept | unseen))
-        kept |= _english(ear, heard, chosen.material)
+            shown = [one for one in heard if not one.said.held_out]
+            unseen |= _fitted(ear, language, shown, chosen.material)
+        kept |= _fitted(ear, language, heard, chosen.material)
+    if chosen.unseen is not None:
+        np.savez(chosen.unseen, **unseen)
     np.savez(chosen.out, **kept)
-
-
-# ------------------------------------------------------------ English, by its sound
 
 
 @dataclass(frozen=True, slots=True)
 class _Heard:
-    """A placed sound. rows: as Moonshine hears it; open: its words do not tell."""
+    """A placed sound. rows: as the recogniser hears it; open: its words do not tell."""
 
     said: Said
     rows: NDArray[np.float32]
     open: bool
 
 
-def _english_ear() -> Moonshine:
-    return Moonshine(*_parts("en"))
+def _ear(language: str) -> Moonshine | Whisper:
+    folder = bundle_path(_EARS[language])
+    encoder, decoder = (
+        OnnxRuntimeEngine(folder / f"{part}.onnx", device="cpu", threads=1)
+        for part in ("encoder", "decoder")
+    )
+    encoder.load()
+    decoder.load()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    return (Moonshine if language == "en" else Whisper)(encoder, decoder, tokenizer)
 
 
-def _heard(material: Path) -> Iterator[_Heard]:
-    ear = _english_ear()
-    said = load(material / "listener" / "en.npz")
+def _heard(ear: Moonshine | Whisper, language: str, material: Path) -> Iterator[_Heard]:
+    said = load(material / "listener" / f"{language}.npz")
     for times in range(_TIMES):
-        for one, sound in zip(said, _placed(said, times, "en"), strict=True):
+        for one, sound in zip(said, _placed(said, times), strict=True):
             if len(sound) <= LONGEST_HEARD_SAMPLES:
-                text = ear.transcribe(sound).text if times == 0 else ""
+                text = ear.transcribe(sound, language).text if times == 0 else ""
                 told = not text or is_backchannel(text) or stops(text)
                 yield _Heard(one, ear.rows(sound), not told)
 
 
-def _english(ear: Moonshine, heard: Sequence[_Heard], material: Path) -> dict[str, Any]:
+def _fitted(
+    ear: Moonshine | Whisper, language: str, heard: Sequence[_Heard], material: Path
+) -> dict[str, Any]:
     shown = Shown([one.rows for one in heard])
     listens = np.array([one.said.listens for one in heard])
     in_doubt = np.array([one.open for one in heard])
@@ -117,9 +123,9 @@ def _english(ear: Moonshine, heard: Sequence[_Heard], material: Path) -> dict[st
     for what in ("voice", "text"):
         _, fold = np.unique([getattr(one.said, what) for one in heard], return_inverse=True)
         unseen[what] = np.zeros(len(heard))
-        for k in range(_FOLDS["en"]):
-            out = np.flatnonzero(fold % _FOLDS["en"] == k)
-            network = trained(shown, listens, np.flatnonzero(fold % _FOLDS["en"] != k))
+        for k in range(_FOLDS):
+            out = np.flatnonzero(fold % _FOLDS == k)
+            network = trained(shown, listens, np.flatnonzero(fold % _FOLDS != k))
             unseen[what][out] = odds_of(network, shown, out)
     slope, offset = fit(unseen["text"][in_doubt, None], label[in_doubt], np.zeros(in_doubt.sum()))
     for what, odds in unseen.items():
@@ -127,60 +133,26 @@ def _english(ear: Moonshine, heard: Sequence[_Heard], material: Path) -> dict[st
         area = area_under_curve(label, odds)
         go_on = (int(above[listens[in_doubt] == who].sum()) for who in (True, False))
         print(  # noqa: T201
-            f"{what}s that a fit has not seen: area under the curve {area:.3f}; where words do not "
-            "tell, above 0 are {} of {} listeners' and {} of {} others".format(
+            f"{language}, {what}s that a fit has not seen: area under the curve {area:.3f}; where "
+            "words do not tell, above 0 are {} of {} listeners' and {} of {} others".format(
                 next(go_on), listens[in_doubt].sum(), next(go_on), (~listens[in_doubt]).sum()
             )
         )
     network = trained(shown, listens, np.arange(len(heard)))
     model = as_model(network, shown, float(slope), float(offset))
-    _tell(lambda sound: model.odds(ear.rows(sound)), material / "over", "en")
-    name = _EARS["en"]
+    _tell(lambda sound: model.odds(ear.rows(sound)), material / "over", language)
     return {
-        f"{name}/{field.name}": getattr(model, field.name).astype(np.float16)
+        f"{_EARS[language]}/{field.name}": getattr(model, field.name).astype(np.float16)
         for field in fields(SoundModel)
     }
 
 
-# ------------------------------------------------------------ Mandarin, by its first words
-
-
-def _mandarin(material: Path) -> dict[str, Any]:
-    ear = Whisper(*_parts("zh"))
-    said = load(material / "listener" / "zh.npz")
-    rows = [
-        (ear.summary(sound), one.listens, one.text)
-        for times in range(_TIMES)
-        for one, sound in zip(said, _placed(said, times, "zh"), strict=True)
-        if not one.held_out
-    ]
-    columns = (np.array(column) for column in zip(*rows, strict=True))
-    model = _fitted(*columns)
-    _tell(lambda sound: model.odds(ear.summary(sound)), material / "over", "zh")
-    name = _EARS["zh"]
-    return {name: model.weights, f"{name}_bias": np.array(model.bias)}
-
-
-# ------------------------------------------------------------ both
-
-
-def _parts(language: str) -> tuple[OnnxRuntimeEngine, OnnxRuntimeEngine, Tokenizer]:
-    folder = bundle_path(_EARS[language])
-    encoder, decoder = (
-        OnnxRuntimeEngine(folder / f"{part}.onnx", device="cpu", threads=1)
-        for part in ("encoder", "decoder")
-    )
-    encoder.load()
-    decoder.load()
-    return encoder, decoder, Tokenizer.from_file(str(folder / "tokenizer.json"))
-
-
-def _placed(said: Sequence[Said], times: int, language: str) -> Iterator[Sound]:
+def _placed(said: Sequence[Said], times: int) -> Iterator[Sound]:
     """As asr hears it in a pause: some silence before, little behind."""
     choice = np.random.default_rng(times)
     for n, one in enumerate(said):
         dry = one.pcm.astype(np.float32) / np.float32(32768)
-        stretch = choice.uniform(*_PITCHES[language])
+        stretch = choice.uniform(*_PITCHES)
         if stretch != 1.0:
             dry = soxr.resample(dry, SAMPLE_RATE_HZ, SAMPLE_RATE_HZ * stretch).astype(np.float32)
         level = 10 ** (choice.uniform(*_LOUD_DB) / 20)
@@ -191,28 +163,6 @@ def _placed(said: Sequence[Said], times: int, language: str) -> Iterator[Sound]:
         noise_db = choice.uniform(*_NOISY_DB) if choice.random() < 0.3 else _QUIET_DB
         heard += (10 ** (noise_db / 20) * choice.normal(size=len(heard))).astype(np.float32)
         yield np.clip(heard, -1, 1)
-
-
-def _fitted(
-    seen: NDArray[np.float32],
-    listens: NDArray[np.bool_],
-    texts: NDArray[np.str_],
-) -> ListenerModel:
-    mean, spread = seen.mean(axis=0, dtype=np.float64), seen.std(axis=0, dtype=np.float64) + 1e-6
-    rows, label = (seen - mean) / spread, listens.astype(np.float64)
-    none = np.zeros(len(rows))
-    _, fold = np.unique(texts, return_inverse=True)
-    unseen: Vector = np.zeros(len(rows))
-    for k in range(_FOLDS["zh"]):
-        out = fold % _FOLDS["zh"] == k
-        weights = fit(rows[~out], label[~out], none[~out], _SHRINK)
-        unseen[out] = odds_by(weights, rows[out], none[out])
-    slope, offset = fit(unseen[:, None], label, none)
-    weights = fit(rows, label, none, _SHRINK)
-    print(f"area under the curve, unseen texts: {area_under_curve(label, unseen):.3f}")  # noqa: T201
-    flat = weights[:-1] / spread
-    bias = slope * (weights[-1] - flat @ mean) + offset
-    return ListenerModel((slope * flat).astype(np.float32), float(bias))
 
 
 def _tell(odds_of: Callable[[Sound], float], folder: Path, language: str) -> None:

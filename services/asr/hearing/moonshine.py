@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from services.asr.hearing.decoding import Cache, agreed, empty_cache, loop_start
 from services.asr.hearing.listeners import (
     LONGEST_HEARD_SAMPLES,
-    LONGEST_SAMPLES,
     SoundModel,
     rows_of,
 )
@@ -51,6 +50,7 @@ _HOP_SAMPLES = 384
 _FRAME_SAMPLES = 895
 """That a frame of the encoder is made of."""
 _HUM_WORDS = 2
+_LONGEST_HUM_SAMPLES = SAMPLE_RATE_HZ * 5 // 4
 _HUMS = ("Mm-hmm.", "Uh-huh.")
 # Where no encoder was listened to: hums are so much less likely than the words written for them.
 _EVEN_HUM_ODDS = -5.8
@@ -127,7 +127,7 @@ class Moonshine(Transcriber):
             if not text or len(pcm) > LONGEST_HEARD_SAMPLES:
                 return text, None
             return text, self._listeners.odds(rows_of(hidden[0], pcm, _HOP_SAMPLES))
-        if not text or len(pcm) > LONGEST_SAMPLES or len(text.split()) > _HUM_WORDS:
+        if not text or len(pcm) > _LONGEST_HUM_SAMPLES or len(text.split()) > _HUM_WORDS:
             return text, None
         hums = (self._tokenizer.encode(hum, add_special_tokens=False).ids for hum in _HUMS)
         likeliest = max(self._log_likelihood(hidden, hum) for hum in hums)

@@ -31,7 +31,7 @@ from services.asr.hearing.detectors import (
     VadState,
     VoiceDetector,
 )
-from services.asr.hearing.listeners import listener_model, sound_model
+from services.asr.hearing.listeners import sound_model
 from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.transcript import Order, Transcriber, Transcript, join
 from services.asr.hearing.whisper import Whisper
@@ -277,9 +277,8 @@ class BundledNetworks:
     def transcriber(self, name: str) -> Transcriber:
         tokenizer = Tokenizer.from_file(str(self._paths[name] / "tokenizer.json"))
         encoder, decoder = self._loaded(name)
-        if family_of(self._paths[name]) == "moonshine":
-            return Moonshine(encoder, decoder, tokenizer, sound_model(name))
-        return Whisper(encoder, decoder, tokenizer, listeners=listener_model(name))
+        family = Moonshine if family_of(self._paths[name]) == "moonshine" else Whisper
+        return family(encoder, decoder, tokenizer, listeners=sound_model(name))
 
     def state(self, name: str) -> EngineState | None:
         engines = self._engines.get(name)

@@ -14,7 +14,7 @@ from opencc import OpenCC
 from tokenizers import Tokenizer
 
 from services.asr.hearing.decoding import Cache, empty_cache, loop_start
-from services.asr.hearing.listeners import LONGEST_SAMPLES, FirstWords, ListenerModel
+from services.asr.hearing.listeners import LONGEST_HEARD_SAMPLES, SoundModel, rows_of
 from services.asr.hearing.log_mel import N_MELS, SAMPLE_RATE_HZ, log_mel
 from services.asr.hearing.transcript import UNSPACED, Segment, Transcriber, Transcript
 from visavis.engine import Engine, Tensors, host_array
@@ -27,6 +27,7 @@ _MARGIN_SAMPLES = SAMPLE_RATE_HZ * 3 // 2
 _TOKENS_PER_SECOND = 14
 _SPARE_TOKENS = 16
 _LATEST_FIRST_TIMESTAMP = 50
+_ROWS = "cross_value_0"
 _FITTED_LANGUAGE = "zh"
 """Whose listeners are told."""
 _ENGLISH_VOCABULARY = 51_864
@@ -50,8 +51,6 @@ class Decoded:
     tokens: list[int]
     mean_log_probability: float
     no_speech: float
-    first_words: NDArray[np.float32]
-    """See FirstWords.summary. [2] float32"""
 
 
 class Whisper(Transcriber):
@@ -63,15 +62,14 @@ class Whisper(Transcriber):
         decoder: Engine,
         tokenizer: Tokenizer,
         guards: Guards | None = None,
-        listeners: ListenerModel | None = None,
+        listeners: SoundModel | None = None,
     ) -> None:
-        """listeners: fitted to Mandarin as this model hears it; None: hums are not told."""
+        """listeners: fitted to Mandarin as this encoder hears it; None: hums are not told."""
         self._encoder = encoder
         self._decoder = decoder
         self._tokenizer = tokenizer
         self._guards = guards or Guards()
         self._listeners = listeners
-        self._first_words = FirstWords(lambda w: tokenizer.encode(w, add_special_tokens=False).ids)
         self._simplify = OpenCC("t2s")
         self._tokens = _SpecialTokens(tokenizer)
         n_vocabulary = decoder.outputs["logits"].shape[-1]
@@ -109,13 +107,20 @@ class Whisper(Transcriber):
         text = space.join(s.text for s in segments)
         hum_odds = None
         if self._listeners is not None and language == _FITTED_LANGUAGE:
-            short = len(pcm) <= LONGEST_SAMPLES
-            hum_odds = self._listeners.odds(decoded.first_words) if short else None
+            short = len(pcm) <= LONGEST_HEARD_SAMPLES
+            hum_odds = self._listeners.odds(self._rows(audio, pcm)) if short else None
         return Transcript(text, language, tuple(segments), hum_odds)
 
-    def summary(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What a ListenerModel weighs of pcm, [N] float32 at 16 kHz in Mandarin."""
-        return self._decode(self._encode(pcm), _FITTED_LANGUAGE, 2, []).first_words
+    def rows(self, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What a SoundModel hears of pcm, [N] float32 at 16 kHz."""
+        return self._rows(self._encode(pcm), pcm)
+
+    def _rows(self, audio: Tensors, pcm: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Of the encoder's view of pcm: what a layer reads of its rows is a matrix times each."""
+        values = host_array(audio[_ROWS])[0]
+        heard = -(-len(pcm) // _SAMPLES_PER_AUDIO_FRAME)
+        hidden = values[:, :heard].transpose(1, 0, 2).reshape(heard, -1)
+        return rows_of(hidden, pcm, _SAMPLES_PER_AUDIO_FRAME)
 
     def _encode(self, pcm: NDArray[np.float32]) -> Tensors:
         """Keys and values of the sound, which on a GPU stay there: every step reads them."""
@@ -151,11 +156,9 @@ class Whisper(Transcriber):
         no_speech = float(np.exp(_log_softmax(rows[0])[special.no_speech]))
         rows, row = rows[len(prompt) - 1 :], 0
         tokens: list[int] = []
-        total, first_words = 0.0, np.zeros(2, np.float32)
+        total = 0.0
         for _ in range(budget):
             scores = _log_softmax(rows[row])
-            if len(tokens) == 1:  # behind the timestamp
-                first_words = self._first_words.summary(scores)
             scores = self._allowed(scores, tokens)
             token = int(scores.argmax())
             total += float(scores[token])
@@ -171,7 +174,7 @@ class Whisper(Transcriber):
             if row < len(guess):
                 _keep_positions(cache, len(prompt) + row)
             rows, row, guess = self._step([token], audio, cache), 0, []
-        return Decoded(tokens, total / (len(tokens) + 1), no_speech, first_words)
+        return Decoded(tokens, total / (len(tokens) + 1), no_speech)
 
     def _guess(self, draft: str, language: str) -> list[int]:
         """The draft as tokens, from the first timestamp on."""

@@ -4,7 +4,8 @@
 
 into ~/.cache/visavis/bench/turn_taking/listener, a file a language: voices of LibriTTS-R and
 Kokoro that neither *test* nor *confirm* has, dry and as they are said; who teaches puts them into
-rooms. Mandarin has four such voices, and those half-way between each two.
+rooms. Mandarin has four such voices, those half-way between each two, and those half-way to an
+English one.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.talk.words import words_of
+from gateway.talk.words import MANDARIN_ASSENTS, words_of
 from training.turn_taking.material.making import SPEAKERS, TEXTS
 from training.turn_taking.material.voices import Speakers
 
 LISTENER_TEXTS = Path(__file__).with_name("listener.toml")
 _BABBLE_IDS = range(29, 900, 97)
 """Who babbles in the half *test*."""
-_EACH_TEXT = {("en", True): 8, ("en", False): 4, ("zh", True): 2, ("zh", False): 2}
+_EACH_TEXT = {("en", True): 8, ("en", False): 4, ("zh", True): 4, ("zh", False): 3}
 """Voices, by language and whether a listener says it: there are fewer such texts."""
 _KOKORO_EVERY = 20
 _KOKORO = ("kokoro af_bella", "kokoro am_michael", "kokoro af_bella+am_michael")
 _READERS, _STRIDE = 904, 97
+# Of Kokoro's English voices those that nobody speaks with in *test* and *confirm*.
+_ENGLISH = "af_bella af_heart af_kore af_nova af_sarah am_adam am_eric am_liam am_michael".split()
 _SPEEDS = (1.0, 1.12, 0.9, 1.25, 0.82)
 _PEAK = 30_000
 _ABOUT = ("language", "text", "voice", "listens", "held_out")
@@ -70,6 +73,7 @@ def voices() -> dict[str, list[str]]:
         english.insert(at, _KOKORO[n % len(_KOKORO)])
     mandarin = [name.split()[1] for name in SPEAKERS["tune", "zh"]]
     mixed = [f"{one}+{other}" for one, other in combinations(mandarin, 2)]
+    mixed += [f"{one}+{other}" for other in _ENGLISH for one in mandarin]
     return {"en": english, "zh": [f"kokoro {name}" for name in (*mandarin, *mixed)]}
 
 
@@ -87,6 +91,8 @@ def lines() -> list[tuple[str, str, bool, bool]]:
     )
     held_out = (tested | confirming) - own
     kept = tomllib.loads(LISTENER_TEXTS.read_text("utf-8"))
+    known = {tuple(words_of(text)) for text in kept["zh"]["listens"]}
+    kept["zh"]["listens"] += [f"{said}。" for said in MANDARIN_ASSENTS if tuple(said) not in known]
     return [
         (language, text, kind == "listens", _is_held_out(words_of(text), language, held_out))
         for language, kinds in kept.items()

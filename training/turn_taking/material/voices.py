@@ -53,10 +53,10 @@ _INITIALS = {
 _FINALS = {
     "a": "a0", "ai": "ai0", "an": "a0n", "ang": "a0ŋ", "ao": "au0", "e": "ɤ0", "ei": "ei0",
     "en": "ə0n", "eng": "ə0ŋ", "i": "i0", "ia": "ja0", "ian": "jɛ0n", "iang": "ja0ŋ",
-    "iao": "jau0", "ie": "je0", "in": "i0n", "iu": "jou0", "ing": "i0ŋ", "iong": "jʊ0ŋ",
-    "ong": "ʊ0ŋ", "ou": "ou0", "u": "u0", "ui": "wei0", "ua": "wa0", "uai": "wai0", "uan": "wa0n",
-    "un": "wə0n", "uang": "wa0ŋ", "uo": "wo0", "o": "wo0", "v": "y0", "ve": "ɥe0", "van": "ɥɛ0n",
-    "vn": "y0n", "er": "ɚ0",
+    "iao": "jau0", "ie": "je0", "in": "i0n", "iu": "jou0", "ing": "i0ŋ", "io": "jo0",
+    "iong": "jʊ0ŋ", "ong": "ʊ0ŋ", "ou": "ou0", "u": "u0", "ui": "wei0", "ua": "wa0",
+    "uai": "wai0", "uan": "wa0n", "un": "wə0n", "uang": "wa0ŋ", "uo": "wo0", "o": "wo0",
+    "v": "y0", "ve": "ɥe0", "van": "ɥɛ0n", "vn": "y0n", "er": "ɚ0",
 }  # fmt: skip
 _TONES = {"1": "→", "2": "↗", "3": "↓", "4": "↘", "5": ""}
 _HISSING = re.compile(r"(zh|ch|sh|r|z|c|s)i$")
@@ -192,7 +192,7 @@ class Speakers:
     def _say_kokoro(self, text: str, name: str, speed: float) -> tuple[NDArray[np.float32], int]:
         letters = mandarin_ipa(text) if name[0] == "z" else self._english_ipa(text)
         ids = [self._kokoro_ids[letter] for letter in letters if letter in self._kokoro_ids]
-        files = [self._folder / "voices" / f"{one}.bin" for one in name.split("+")]
+        files = [self._style(one) for one in name.split("+")]
         styles = np.mean([np.fromfile(f, np.float32) for f in files], axis=0).reshape(-1, 256)
         fed = {
             "tokens": np.array([[0, *ids, 0]], np.int64),
@@ -200,6 +200,11 @@ class Speakers:
             "speed": np.array([speed], np.float32),
         }
         return self._kokoro.run(None, fed)[0].ravel(), _KOKORO_RATE_HZ
+
+    def _style(self, name: str) -> Path:
+        """Of the Kokoro voice with this name."""
+        here = self._folder / "voices" / f"{name}.bin"
+        return here if here.is_file() else bundle_path(KOKORO) / here.relative_to(self._folder)
 
     def _say_program(self, kind: str, text: str, name: str, speed: float) -> NDArray[np.float32]:
         out = self._scratch / "said.wav"
