@@ -201,10 +201,10 @@ class Studio:
             for frame in frames:
                 began_s = time.monotonic()
                 chunk = await _drawn(pictures, frame)
+                took_s = time.monotonic() - began_s
                 made.append(Encoded(chunk.payload, chunk.keyframe))
                 yield chunk
                 if busy():
-                    took_s = time.monotonic() - began_s
                     await asyncio.sleep(min(_RESTS * took_s, _LONGEST_REST_S))
             if file is not None:
                 await self._gallery_lane.run(self._loops.keep, file, made)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import cv2
 import grpc
@@ -24,7 +24,7 @@ from services.face.engines.head.engine import HeadEngine
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import freedom, model_of
-from services.face.engines.head.raster.picture import draw_head
+from services.face.engines.head.raster.picture import BUILT_IN, draw_head
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone
@@ -65,11 +65,19 @@ def test_behind_the_head_the_background_stays_as_it_is() -> None:
     assert x.min() > SIZE // 5 and x.max() < SIZE * 4 // 5, "nothing is drawn beside the head"
 
 
+def test_what_was_compiled_of_an_older_source_is_not_kept(tmp_path: Path) -> None:
+    picture(FacePose())
+    changed = ModuleType("changed")
+    changed.__file__ = str(tmp_path / "changed.py")
+    (tmp_path / "changed.py").touch()
+    assert not is_kept(draw_head, *BUILT_IN, changed)
+
+
 async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture(FacePose())
-    assert is_kept(draw_head)
+    assert is_kept(draw_head, *BUILT_IN)
     rehearsed: list[bool] = []
     module = "services.face.engines.head.engine"
     monkeypatch.setattr(f"{module}._rehearse", lambda: rehearsed.append(True))

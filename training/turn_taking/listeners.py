@@ -153,8 +153,7 @@ def _placed(said: Sequence[Said], times: int) -> Iterator[Sound]:
     for n, one in enumerate(said):
         dry = one.pcm.astype(np.float32) / np.float32(32768)
         stretch = choice.uniform(*_PITCHES)
-        if stretch != 1.0:
-            dry = soxr.resample(dry, SAMPLE_RATE_HZ, SAMPLE_RATE_HZ * stretch).astype(np.float32)
+        dry = soxr.resample(dry, SAMPLE_RATE_HZ, SAMPLE_RATE_HZ * stretch).astype(np.float32)
         level = 10 ** (choice.uniform(*_LOUD_DB) / 20)
         dry *= level / float(np.sqrt((dry[np.abs(dry) > 1e-3] ** 2).mean()))
         wet = in_room(dry, _ROOMS[(n + times) % len(_ROOMS)])

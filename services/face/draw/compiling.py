@@ -26,10 +26,15 @@ inlined = partial(inner, forceinline=True)
 """The same of what is small: LLVM builds it in, so it is analysed once and not at each call."""
 
 
-def is_kept(drawing: Any) -> bool:
-    """Whether a compiled function is in its cache on disk; it may be of an older source."""
-    source = Path(inspect.getfile(drawing.py_func)).stem
-    return any(Path(drawing.stats.cache_path).glob(f"{source}.*.nbi"))
+def is_kept(drawing: Any, *modules: ModuleType) -> bool:
+    """Whether a compiled function, which calls those of other modules, is in its cache on disk,
+    and none of them was changed since.
+    """
+    own = Path(inspect.getfile(drawing.py_func))
+    sources = [own, *(Path(module.__file__ or "") for module in modules)]
+    changed_s = max(source.stat().st_mtime for source in sources)
+    found = Path(drawing.stats.cache_path).glob(f"{own.stem}.*.nbi")
+    return any(index.stat().st_mtime > changed_s for index in found)
 
 
 def source_digest(*modules: ModuleType) -> int:

@@ -20,7 +20,7 @@ from services.face.engines.head.bundle import About, Framing, HeadBundle, Light,
 from services.face.engines.head.checking import check
 from services.face.engines.head.glb import Part, Target
 from services.face.engines.head.model import model_of
-from services.face.engines.head.raster.picture import draw_head
+from services.face.engines.head.raster.picture import BUILT_IN, draw_head
 from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
@@ -58,8 +58,8 @@ class HeadEngine:
 
     async def load(self) -> None:
         """Has what draws compiled where it is not: no visitor is to wait so long for a head."""
-        if not is_kept(draw_head):
-            log.info("what draws heads is compiled: once on a machine, some ten seconds")
+        if not is_kept(draw_head, *BUILT_IN):
+            log.info("what draws heads is made ready: some ten seconds, where it is compiled")
             await asyncio.to_thread(_rehearse)
 
     async def close(self) -> None:

@@ -69,22 +69,22 @@ def _drawing(built_in: int) -> _Draw:
     return made
 
 
-draw_head = _drawing(
-    source_digest(
-        arkit,
-        compiling,
-        raster,
-        light,
-        model,
-        work,
-        carriage,
-        vertices,
-        planes,
-        lanes,
-        lines,
-        solid,
-        clear,
-        colours,
-        edges,
-    )
+BUILT_IN = (
+    arkit,
+    compiling,
+    raster,
+    light,
+    model,
+    work,
+    carriage,
+    vertices,
+    planes,
+    lanes,
+    lines,
+    solid,
+    clear,
+    colours,
+    edges,
 )
+"""Modules whose functions are compiled into `draw_head`."""
+draw_head = _drawing(source_digest(*BUILT_IN))
