@@ -80,8 +80,9 @@ class Performer:
                     self._parts.hub.publish(action.event)
             speculation.count(action)
         # Each tick comes by here, mostly with nothing.
-        if wanted and (asked := self._conversation.asked) is not self._stages.asked:
-            self._run(self._stages.tell_asked(asked))
+        talk = (self._conversation.asked, self._conversation.answered)
+        if wanted and talk != self._stages.talk:
+            self._run(self._stages.tell_talk(talk))
 
     # ------------------------------------------------------------ a turn begins, and ends
 

@@ -36,9 +36,11 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
     doubt = conversation.doubt
     if doubt is not None and doubt.utterance == utterance and doubt.over_answer:
         breaks_off = chunk.end_of_turn_probability < _GOES_ON_BELOW
-        if _is_hum(chunk, goes_on=breaks_off and event is TranscriptEvent.FINAL):
+        # A "yes" sounds like a listener's; to a question of ours it is the answer.
+        odds = None if doubt.asked(conversation.turn) else chunk.hum_odds
+        if _is_hum(chunk, odds, goes_on=breaks_off and event is TranscriptEvent.FINAL):
             text = HUM
-        elif event is TranscriptEvent.PAUSED and _is_hum(chunk, goes_on=breaks_off):
+        elif event is TranscriptEvent.PAUSED and _is_hum(chunk, odds, goes_on=breaks_off):
             # A hum, or "tell me" with the question behind it: silent until one of them is known.
             event = TranscriptEvent.PARTIAL
     match event:
@@ -54,12 +56,12 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
             return conversation.discarded(utterance, now)
 
 
-def _is_hum(chunk: TranscriptChunk, *, goes_on: bool) -> bool:
+def _is_hum(chunk: TranscriptChunk, hum_odds: float | None, *, goes_on: bool) -> bool:
     """Of speech over an answer. goes_on: its words cannot be all, and there is a pause."""
     return is_misheard_hum(
         chunk.text,
         voiced_ms=chunk.voiced_ms,
-        hum_odds=chunk.hum_odds,
+        hum_odds=hum_odds,
         goes_on=goes_on,
         language=chunk.language,
     )

@@ -114,8 +114,9 @@ class Stages:
         self._settings = settings
         self.attached = False
         """Whether the session wants its stages; one of them may be coming back just now."""
-        self.asked = False
-        """Whether the visitor was asked something last: asr weighs a statement by it."""
+        self.talk = (False, 0)
+        """Whether the visitor was asked something last, by which asr weighs a statement, and the
+        newest utterance that was his own, from which it learns how he pauses."""
         self._face_stale = False
         self._codecs = options.codecs
         configs = {
@@ -239,10 +240,10 @@ class Stages:
         known = self._leases.keys() & news.keys()
         await asyncio.gather(*(self._leases[name].tell(news[name]) for name in known))
 
-    async def tell_asked(self, asked: bool) -> None:
-        """Let asr know whether the visitor was asked something last, as soon as it is there."""
-        self.asked = asked
-        if self.attached:  # otherwise attaching tells it
+    async def tell_talk(self, talk: tuple[bool, int]) -> None:
+        """Let asr, if the session has one, know how the conversation goes, once it is there."""
+        self.talk = talk
+        if self.attached and "asr" in self._leases:  # otherwise attaching tells it
             await self._leases["asr"].tell(self._listening())
 
     def wear_default(self, *, attached: bool) -> None:
@@ -338,7 +339,9 @@ class Stages:
         return asr_pb2.AsrAttachRequest(listening=listening)
 
     def _endpointing(self) -> asr_pb2.Endpointing:
-        return asr_pb2.Endpointing(asked=self.asked, **asdict(self.options.endpointing))
+        asked, answered = self.talk
+        wanted = asdict(self.options.endpointing)
+        return asr_pb2.Endpointing(asked=asked, answered=answered, **wanted)
 
     def _llm_config(self, admitted: bool) -> llm_pb2.LlmAttachRequest:
         config = llm_pb2.LlmAttachConfig(session=self._session, admitted=admitted)

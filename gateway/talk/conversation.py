@@ -40,7 +40,7 @@ from gateway.talk.reading import Reading
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
 from gateway.talk.turn import Continuation, Phase, Turn, Turns
-from gateway.talk.words import asks, same_question, takes_back
+from gateway.talk.words import asks, may_take_back, same_question, takes_back
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
@@ -94,7 +94,10 @@ class Conversation:
         self._going_on: Continuation | None = None
         self._captioned = (0, "")
         """The utterance whose words so far are shown, and these."""
-        self._visitor_speaks = False
+        self._voice = 0
+        """The utterance in which the visitor speaks; 0: he is silent."""
+        self.answered = 0
+        """The newest utterance that was the visitor's own and wanted an answer."""
         self._state: State = "idle"
 
     @property
@@ -108,7 +111,7 @@ class Conversation:
     @property
     def silent(self) -> bool:
         """Whether neither of both says anything, or is about to."""
-        return (self._turn is None or self._drafted) and not self._visitor_speaks
+        return (self._turn is None or self._drafted) and not self._voice
 
     @property
     def turn(self) -> Turn | None:
@@ -129,8 +132,10 @@ class Conversation:
     def asked(self) -> bool:
         """Whether what the visitor hears, or heard last, asks something."""
         turn = self._turn
-        if turn is not None and turn.phase is Phase.SPEAKING:
+        if turn is not None and turn.has_begun:
             return asks(turn.text)
+        if self._voice and self._doubts.answers(self._voice):
+            return True
         answers = (said.content for said in reversed(self.said) if said.role == "assistant")
         return asks(next(answers, ""))
 
@@ -192,7 +197,7 @@ class Conversation:
 
     def _read_behind(self, turn: Turn) -> list[Action]:
         """Have the open turn's answer read while it is spoken, where nobody speaks over it."""
-        return [] if self._visitor_speaks else self._reading.answer(turn)
+        return [] if self._voice else self._reading.answer(turn)
 
     def respond(self, prompt: Sequence[Message], now: float) -> list[Action]:
         """Answer `prompt` as it stands, whatever was said before: it interrupts.
@@ -212,6 +217,7 @@ class Conversation:
         if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()
         actions = self._end_turn(reason)
+        self._going_on = None
         self._epoch += 1
         self._turn = turn = Turn(self._epoch, "", 0, now)
         self.turns.add(turn)
@@ -220,10 +226,11 @@ class Conversation:
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
-        self._going_on = None
-        if self._turn is None:
+        turn, going_on, self._going_on = self._turn, self._going_on, None
+        if going_on is not None and going_on.taken_up:
+            self._history.forget_unanswered()
+        if turn is None:
             return []
-        turn = self._turn
         if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
         return self._settle(self._silence("interrupt"))
@@ -234,20 +241,23 @@ class Conversation:
         One that speaks gets quieter and goes on until `voice_persists`; one that is about to
         speak waits.
         """
-        self._visitor_speaks = True
-        turn = self._turn
-        if turn is not None and turn.phase is Phase.HELD:
+        self._voice = utterance
+        if self._turn is not None and self._turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
+        return self._settle(self._spoken_over(utterance, now))
+
+    def _spoken_over(self, utterance: int, now: float) -> list[Action]:
+        """The visitor speaks, over the answer if there is one."""
+        turn = self._turn
         if turn is not None and not self.taking.interrupts:
-            return self._settle([])
+            return []
         self._doubts.speech_began(utterance, now, turn)
         if turn is not None:
             goes_on = self.taking.goes_on and turn.may_go_on(now)
             self._going_on = Continuation(utterance, turn) if goes_on else None
         if turn is None or turn.phase is Phase.STOPPED:
-            return self._settle([])
-        speaks = turn.phase is Phase.SPEAKING
-        return self._settle([DuckTurn(turn.number)]) if speaks else self.voice_persists()
+            return []
+        return [DuckTurn(turn.number)] if turn.phase is Phase.SPEAKING else self.voice_persists()
 
     def voice_persists(self) -> list[Action]:
         """The voice over the answer is no mere blip: fall silent and listen."""
@@ -275,12 +285,13 @@ class Conversation:
 
         probability: that they are all, for which an answer may be worth preparing.
         """
-        self._visitor_speaks = True
+        self._voice = max(self._voice, utterance)
         turn, text = self._turn, self._doubts.own_words(utterance, text, self._turn)
         if self._understand(utterance, text, complete=False) is not Verdict.VOICE:
             if self._going_on is not None and self._going_on.utterance == utterance:
                 self._going_on.shown_apart = True
             return self._settle([_shown(utterance, text)])
+        self._speculation.foreseeing.resumed()
         spoken, question = self._asked(utterance, text)
         other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
@@ -327,7 +338,9 @@ class Conversation:
         text = self._doubts.own_words(utterance, text, self._turn)
         if not text or self._understand(utterance, text, complete=True) is not Verdict.VOICE:
             return self.discarded(utterance, now)
-        self._visitor_speaks = False
+        self.answered = utterance
+        if self._voice <= utterance:
+            self._voice = 0
         undisturbed = self._turn is not None and not self.taking.interrupts
         if undisturbed or not self.taking.answers:
             return self._noted(utterance, text, undisturbed=undisturbed)
@@ -342,6 +355,8 @@ class Conversation:
             actions = self._end_turn("speech")
             actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
         self._going_on = None
+        if self._voice:  # he speaks again already: these words came late
+            actions += self._spoken_over(self._voice, now)
         return self._settle(actions)
 
     def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
@@ -354,11 +369,9 @@ class Conversation:
     def discarded(self, utterance: int, now: float) -> list[Action]:
         """What started was not speech, or nothing that wants an answer."""
         actions: list[Action] = []
-        doubt = self.doubt
         self._speculation.foreseeing.ended("", now)
-        if doubt is None or doubt.utterance <= utterance:
-            # Otherwise the visitor speaks again already.
-            self._visitor_speaks = False
+        if self._voice <= utterance:  # otherwise the visitor speaks again already
+            self._voice = 0
             actions += self._resume(now)
             self._doubts.resolve()
         if self._turn is not None and self._turn.phase is Phase.HELD:
@@ -456,7 +469,7 @@ class Conversation:
         turn.end()
         self._doubts.answer_over(turn.text, now)
         actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
-        if not self._visitor_speaks:
+        if not self._voice:
             actions.append(self._reading.next())
         return self._settle(actions)
 
@@ -487,7 +500,7 @@ class Conversation:
         actions: list[Action] = []
         if stage == "asr":
             # Nobody will tell any more what the visitor has said.
-            self._visitor_speaks = False
+            self._voice = 0
             actions += self._resume(now)
             self._doubts.resolve()
             actions += self._ask_again(now)
@@ -645,6 +658,8 @@ class Conversation:
         self._doubts.understood(utterance, text, verdict)
         going_on = self._going_on
         if going_on is not None and going_on.utterance == utterance and not going_on.taken_up:
+            if verdict is Verdict.VOICE and not complete and may_take_back(text):
+                return Verdict.OPEN  # the voice is silent by now: nothing is lost by more words
             # What tools have done is done, and the language model has to know it.
             done = takes_back(text) or going_on.of.tools.messages()
             if verdict is Verdict.VOICE and done:
@@ -688,7 +703,7 @@ class Conversation:
 
     def _settle(self, actions: list[Action]) -> list[Action]:
         """Append the new state where it changed."""
-        state: State = "listening" if self._visitor_speaks else "idle"
+        state: State = "listening" if self._voice else "idle"
         if self._turn is not None:
             state = _STATES.get(self._turn.phase, state)
             if state == "speaking" and self._turn.rests:

@@ -86,6 +86,10 @@ class Foreseeing:
         """The visitor pauses, and an answer would be begun now."""
         self._paused_at_s = now
 
+    def resumed(self) -> None:
+        """The visitor goes on: what hides an answer's beginning is a later pause."""
+        self._paused_at_s = None
+
     def prepared(self, seconds: float) -> None:
         """So long it took from an answer's beginning to its first sound."""
         self._preparing_s += _LEARNT * (seconds - self._preparing_s)

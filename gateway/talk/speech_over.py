@@ -189,6 +189,8 @@ class Doubt:
     whose: Whose = Whose.THEIRS
     worded: bool = False
     """Something was understood of it."""
+    answers: bool = False
+    """What was heard of the answer that its words have ended was a question."""
 
     @property
     def echo(self) -> bool:
@@ -210,17 +212,16 @@ class Doubt:
 
     def judge(self, text: str, turn: Turn | None, *, complete: bool) -> Verdict:
         """What its words amount to, as far as they go. turn: the answer, if it is not over."""
-        said = turn.heard() if turn is not None else self.said
         if self.whose is Whose.MIXED and not text:
             return Verdict.OPEN  # words come later than the sound: so far it is ours
-        if self.over_answer and is_backchannel(text, complete=complete, asked=asks(said)):
+        if self.over_answer and is_backchannel(text, complete=complete, asked=self.asked(turn)):
             # A hum that is made of an echo tells nothing of who speaks over it later.
             return Verdict.ECHO if self.echo else Verdict.ASSENT
         if is_echo(text, self.said_by(turn), sounds_like_it=self.echo, complete=complete):
             return Verdict.ECHO
         if self.echo and not complete:
             return Verdict.OPEN  # of an echo a recogniser may write anything until a pause
-        spoken = turn is not None and self.over_answer and said
+        spoken = turn is not None and self.over_answer and turn.heard()
         if spoken and not complete and is_too_short_to_tell(text):
             return Verdict.OPEN  # the voice is silent by now: nothing is lost by more words
         return Verdict.VOICE
@@ -233,8 +234,23 @@ class Doubt:
         """What we have said, and are about to: the clock of the voice is that of its leaving."""
         if turn is None:
             return self.said
-        heard = turn.heard()
-        return " ".join((heard, *turn.text[len(heard) :].split()[:2]))
+        heard, soon = _said_soon(turn)
+        return " ".join((heard, *soon))
+
+    def asked(self, turn: Turn | None) -> bool:
+        """Whether that asks something, so that "yes" is an answer; who answers may be quicker than
+        the question's last word.
+        """
+        if turn is None:
+            return asks(self.said)
+        heard, soon = _said_soon(turn)
+        return any(asks(" ".join((heard, *soon[:n]))) for n in range(len(soon) + 1))
+
+
+def _said_soon(turn: Turn) -> tuple[str, list[str]]:
+    """What was heard, and the next two words."""
+    heard = turn.heard()
+    return heard, turn.text[len(heard) :].split()[:2]
 
 
 class Doubts:
@@ -259,7 +275,7 @@ class Doubts:
         elif now < until_s:
             self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
         else:
-            self.resolve()
+            self._latest = None
 
     def resolve(self) -> None:
         """It is known what the utterance was, or will never be."""
@@ -274,8 +290,14 @@ class Doubts:
 
     def turn_ended(self, turn: Turn | None) -> None:
         """An answer ends before its end, if there is one."""
-        if self.current is not None:
-            self.current.said, self.current.phase = self.current.said_by(turn), DoubtPhase.ENDED
+        if (doubt := self.current) is not None:
+            doubt.answers, doubt.said = doubt.asked(turn), doubt.said_by(turn)
+            doubt.phase = DoubtPhase.ENDED
+
+    def answers(self, utterance: int) -> bool:
+        """Whether that has cut a question short, which it may answer."""
+        doubt = self._latest
+        return doubt is not None and doubt.utterance == utterance and doubt.answers
 
     def own_words(self, utterance: int, text: str, turn: Turn | None) -> str:
         """What of `text` the visitor has said."""

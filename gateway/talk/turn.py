@@ -136,7 +136,7 @@ class Turn:
 
     def start_speaking(self) -> bool:
         """Its first sample leaves; False where one has left before."""
-        if Phase.SPEAKING in (self.phase, self._stopped_in):
+        if self.has_begun:
             return False
         if self.phase is Phase.STOPPED:
             self._stopped_in = Phase.SPEAKING
@@ -269,6 +269,11 @@ class Turn:
         return self.phase is Phase.SPEAKING and not self.rests and dry
 
     # ------------------------------------------------------------ what is known of it
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a sample of it has left, of one that is open."""
+        return Phase.SPEAKING in (self.phase, self._stopped_in)
 
     def may_go_on(self, now: float) -> bool:
         """Whether a visitor who begins to speak now may be going on with the question.

@@ -107,10 +107,25 @@ _CARRIES_ON = re.compile(
     r"(?:and|or|nor|but|because|than|of|with|plus)\b|和|跟|与|以及|或者|还是|但|而且|因为|并且|还有",
     re.IGNORECASE,
 )
-_TAKES_BACK = re.compile(
+_STOPS_AT_ONCE = re.compile(
     r"(?:stop|wait|hold|no|cancel|quiet|silence|shut|enough|never ?mind|forget)\b"
     r"|停|等|别|不|算了|安静|闭嘴",
     re.IGNORECASE,
+)
+# "No more than twenty euros", "不太贵的", "enough for four" are rests of a question.
+_TAKES_BACK = re.compile(
+    r"(?:stop|wait|cancel|never ?mind)\b|hold (?:on|it|up)\b|shut (?:up|it)\b"
+    r"|forget (?:it|that|about)\b"
+    r"|(?:no|quiet|silence|enough)(?=\W*$|[^\w\s]"
+    r"| (?:please|thanks|thank|now|already|wait|stop|no|not that|that's|i mean|i meant|i said)\b)"
+    r"|停(?:$|\W|[停一下止了吧])|等(?:$|\W|[等一下会])|别(?:$|\W|[别说讲问了再])|算了|安静|闭嘴"
+    r"|(?:不|不是|不对|不用|不要|不行|不必)(?:了|啦|[说讲])?(?:$|\W)"
+    r"|(?:不是|不对|不要|不用)(?:我|你|这个意思|再?[说讲])",
+    re.IGNORECASE,
+)
+# Where nothing is behind it yet, either may come of it.
+_MAY_TAKE_BACK = re.compile(
+    r"(?:no|hold|shut|forget|quiet|silence|enough|[停等别]|不[是对用要行必]?)\W*", re.IGNORECASE
 )
 _BROKEN_OFF = re.compile(r"\s*(?:…+|\.{2,}|[-–—]+)$")
 _FULL_STOP = re.compile(r"[.。]$")
@@ -197,7 +212,7 @@ def is_misheard_hum(
     """
     words = words_of(text)
     short = voiced_ms <= _LONGEST_HUM_MS
-    if not words or takes_back(text) or voiced_ms > _LONGEST_MISHEARD_MS:
+    if not words or _stops_at_once(text) or voiced_ms > _LONGEST_MISHEARD_MS:
         return False
     if language in ("zh", "yue"):
         return _is_mandarin_hum(text, words, hum_odds, short=short)
@@ -218,7 +233,11 @@ def _is_mandarin_hum(text: str, words: list[str], hum_odds: float | None, *, sho
 
 def stops(text: str) -> bool:
     """Whether there is a word in it with which people stop somebody."""
-    return takes_back(text) or not _STOPPING.isdisjoint(words_of(text))
+    return _stops_at_once(text) or not _STOPPING.isdisjoint(words_of(text))
+
+
+def _stops_at_once(text: str) -> bool:
+    return _STOPS_AT_ONCE.match(text.lstrip()) is not None
 
 
 def is_too_short_to_tell(text: str) -> bool:
@@ -229,6 +248,11 @@ def is_too_short_to_tell(text: str) -> bool:
 def takes_back(text: str) -> bool:
     """Whether this stops an answer to what was asked, and is no rest of the question."""
     return _TAKES_BACK.match(text.lstrip()) is not None
+
+
+def may_take_back(text: str) -> bool:
+    """Whether unfinished speech may do so, or go on with the question: "no", "no more than…"."""
+    return _MAY_TAKE_BACK.fullmatch(text.strip()) is not None
 
 
 def joined(first: str, second: str) -> str:

@@ -244,7 +244,9 @@ def rules_with(rules: EndpointRules, wanted: asr_pb2.Endpointing) -> EndpointRul
         if not 0.0 < wanted.speech_probability < 1.0:
             raise InvalidInputError("speech_probability: more than 0 and less than 1 is wanted")
         rules = heard_from(rules, wanted.speech_probability)
-    changes: dict[str, Any] = {"asked": wanted.asked} if wanted.HasField("asked") else {}
+    changes: dict[str, Any] = {
+        name: getattr(wanted, name) for name in ("asked", "answered") if wanted.HasField(name)
+    }
     for field, name, lowest_ms, highest_ms in _LENGTHS:
         if wanted.HasField(field):
             length_ms: int = getattr(wanted, field)

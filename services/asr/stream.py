@@ -18,7 +18,7 @@ from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ, WINDOW
 from services.asr.hearing.transcript import Order, Transcript
 from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
 from services.asr.turns.completeness import RULED_OUT, asks, finished_odds, fused, states
-from services.asr.turns.endpointing import Endpointer, EndpointRules, Kind, Signal
+from services.asr.turns.endpointing import Endpointer, EndpointRules, Hesitation, Kind, Signal
 from services.asr.turns.foresight import Foresight
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
 from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe, Utterance
@@ -48,6 +48,8 @@ _WORDLESS_FINISHED = 0.67
 _MAYBE_ALL = -1.0
 # The words of a look are told again once they are so much likelier to be all, and likely.
 _LIKELIER, _LIKELY = 0.15, 0.3
+# Whose they were is told within a fraction of a second, or never.
+_MOST_UNJUDGED = 4
 # Nothing understood yet: look again soon.
 _AGAIN_SAMPLES = SAMPLE_RATE_HZ // 10
 # The turn detector was trained on turns with a longer silence at their end than
@@ -101,6 +103,8 @@ class Listener:
         """Of the turn detector's opinions only the newest counts."""
         self._said_until = 0
         """Sample at which the last utterance ended."""
+        self._unjudged: dict[int, Hesitation] = {}
+        """Of the newest finals, until it is told which of them was the visitor's."""
 
     @property
     def idle(self) -> bool:
@@ -110,6 +114,10 @@ class Listener:
     def take_turns_by(self, rules: EndpointRules) -> None:
         """From now on, also in an utterance that is open."""
         self._endpointer.rules = rules
+        newest = rules.answered or 0
+        if (told := self._unjudged.get(newest)) is not None:
+            self._endpointer.habit.learn(told)
+            self._unjudged = {n: h for n, h in self._unjudged.items() if n > newest}
 
     @property
     def kept_samples(self) -> int:
@@ -198,6 +206,7 @@ class Listener:
         self._current = None
         utterance.loudest = self._far.loudest
         utterance.voiced_frames = self._endpointer.voiced_frames
+        utterance.hesitation = self._endpointer.hesitation
         self._far.ended()
         if signal.kind is Kind.DISCARDED:
             return self._discard(utterance)
@@ -317,7 +326,16 @@ class Listener:
             return self._discard(utterance)
         self._far.learn(utterance.loudest, utterance.voiced_frames)
         del self._utterances[utterance.number]
+        self._note_hesitation(utterance)
         return [self._event_with_text(TranscriptEvent.FINAL, utterance, whole)]
+
+    def _note_hesitation(self, utterance: Utterance) -> None:
+        if self._endpointer.rules.answered is None:
+            self._endpointer.habit.learn(utterance.hesitation)
+            return
+        self._unjudged[utterance.number] = utterance.hesitation
+        if len(self._unjudged) > _MOST_UNJUDGED:
+            del self._unjudged[min(self._unjudged)]
 
     def _discard(self, utterance: Utterance) -> list[Output]:
         del self._utterances[utterance.number]

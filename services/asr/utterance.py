@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.asr.hearing.transcript import Order, Segment, Transcript, join
+from services.asr.turns.endpointing import Hesitation
 from services.asr.turns.wording import PartialText, after
 from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
@@ -131,6 +132,8 @@ class Utterance:
     loudest: float = 0.0
     """Power of its loudest quarter of a second of voice, once it has ended."""
     voiced_frames: int = 0
+    """Once it has ended."""
+    hesitation: Hesitation = field(default_factory=Hesitation)
     """Once it has ended."""
     ended_at: int | None = None
     settle_pauses: set[int] = field(default_factory=set)

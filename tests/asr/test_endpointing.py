@@ -8,6 +8,7 @@ from services.asr.hearing.detectors import FRAME_SAMPLES
 from services.asr.turns.endpointing import (
     Endpointer,
     EndpointRules,
+    Hesitation,
     Kind,
     PauseHabit,
     Signal,
@@ -112,24 +113,24 @@ def test_the_wait_is_where_cutting_off_costs_as_much_as_waiting() -> None:
 
 
 def test_who_hesitates_is_waited_for_longer() -> None:
-    habit = PauseHabit()
-    stranger = RULES.wait_frames(0.6, habit.odds)
-    for _ in range(6):
-        habit.went_on()
-    hesitant = RULES.wait_frames(0.6, habit.odds)
+    habit, fresh = PauseHabit(), Hesitation()
+    stranger = RULES.wait_frames(0.6, habit.odds(fresh))
+    hesitant = RULES.wait_frames(0.6, habit.odds(Hesitation(pauses=6)))
+    habit.learn(Hesitation(pauses=6))
+    assert stranger < RULES.wait_frames(0.6, habit.odds(fresh)) <= hesitant
     for _ in range(30):
-        habit.ended()
-    fluent = RULES.wait_frames(0.6, habit.odds)
+        habit.learn(fresh)
+    fluent = RULES.wait_frames(0.6, habit.odds(fresh))
     assert fluent < stranger < hesitant
     assert stranger - fluent <= 3
 
 
 def test_an_end_that_was_none_counts_as_a_pause() -> None:
-    fluent, hasty = PauseHabit(), PauseHabit()
-    fluent.ended()
-    hasty.ended()
-    hasty.taken_back()
-    assert hasty.odds < PauseHabit().odds < fluent.odds
+    fluent, hasty, fresh = PauseHabit(), PauseHabit(), Hesitation()
+    fluent.learn(fresh)
+    hasty.learn(fresh)
+    hasty.learn(Hesitation(takes_back=True))
+    assert hasty.odds(fresh) <= PauseHabit().odds(fresh) < fluent.odds(fresh)
 
 
 def test_without_an_opinion_the_longest_wait_holds() -> None:

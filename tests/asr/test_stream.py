@@ -44,6 +44,37 @@ def test_a_statement_is_waited_for_where_nobody_asked() -> None:
     assert frames_until_final(asked=False, text=question) == quick < usual
 
 
+@pytest.mark.parametrize("judged", [False, True])
+def test_echoes_and_blips_do_not_teach_that_the_visitor_hesitates(judged: bool) -> None:
+    """Where somebody tells which utterances were his; elsewhere each with words counts."""
+
+    def waited(desk: Desk) -> int:
+        before = desk.kinds.count(Event.FINAL)
+        desk.feed(loud(30))
+        for frames in range(1, 100):
+            desk.feed(quiet(1))
+            if desk.kinds.count(Event.FINAL) > before:
+                return frames
+        raise AssertionError("never ended")
+
+    desk = Desk(end_of_turn=0.5)
+    desk.text = "The house by the sea."
+    answered = 0
+    desk.listener.take_turns_by(replace(RULES, answered=answered if judged else None))
+    waits = []
+    for _ in range(4):
+        waits.append(waited(desk))
+        if judged:
+            answered = desk.events[-1].utterance
+            desk.listener.take_turns_by(replace(RULES, answered=answered))
+        # The answer is heard behind it, and comes back: loud, with pauses.
+        desk.feed(np.concatenate([quiet(8), *[loud(20), quiet(3)] * 3, quiet(60)]))
+    if judged:
+        assert max(waits) == waits[0], "he is no stranger any more, and fluent"
+    else:
+        assert waits[-1] > waits[0]
+
+
 class Desk:
     """Feeds a listener and answers its questions at once, or when told."""
 

@@ -57,7 +57,7 @@ async def test_what_is_brought_is_said_by_the_face_and_by_nobody_else(
             client.connect(f"{path}/audio?rate_hz={RATE_HZ}") as sound,
             client.connect(f"{path}/face") as face,
         ):
-            await bring(speech, 0.6, "Good morning.")
+            await bring(speech, 0.6, "How are you?")
             events = await told(speech, "finished")
             assert [e["event"] for e in events] == ["opened", "speaking", "finished"]
             assert events[-1]["played_ms"] == pytest.approx(600, abs=40)
@@ -69,7 +69,7 @@ async def test_what_is_brought_is_said_by_the_face_and_by_nobody_else(
         loud = np.flatnonzero(np.abs(pcm) > 1000)
         assert (loud[-1] - loud[0]) / RATE_HZ == pytest.approx(0.6, abs=0.03)
         (turn,) = (await client.call("GET", f"{path}/turns")).json()
-        assert (turn["answered_by"], turn["answer"]) == ("brought", "Good morning.")
+        assert (turn["answered_by"], turn["answer"]) == ("brought", "How are you?")
         info = (await client.call("GET", path)).json()
         assert info["spoken_by"] == "client" and [*info["stages"]] == ["face"]
     assert doubles.seen.prompts == []

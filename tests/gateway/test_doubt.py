@@ -10,6 +10,7 @@ from gateway.talk.actions import (
     AnnounceTurn,
     BeginAnswer,
     CloseTurn,
+    ConfirmTurn,
     DuckTurn,
     PauseTurn,
     ResumeTurn,
@@ -263,6 +264,52 @@ def test_a_few_words_without_a_pause_behind_them_are_not_believed_yet(talk: Conv
     talk.voice_persists()
     assert of(heard(talk, told(Event.PARTIAL, "And then hump", -1.0), 1), AnnounceTurn) == []
     assert of(heard(talk, told(Event.PARTIAL, "And then hump the", -1.0), 1.2), AnnounceTurn)
+
+
+BOOK = "Shall I book a table?"
+
+
+def book(played_s: float) -> Conversation:
+    """Our question is heard so far."""
+    talk = Conversation()
+    talk.submit_text("Hi.", 0)
+    talk.token(1, BOOK, last=True, now=0)
+    at_s = (0.3, 0.4, 0.7, 0.8, 1.4)
+    ends = (5, 7, 12, 14, 21)
+    marks = [SpokenMark(end, at) for end, at in zip(ends, at_s, strict=True)]
+    talk.voice(1, 1.4, marks, last=True, now=0)
+    talk.started(1)
+    talk.played(1, played_s, 1)
+    return talk
+
+
+@pytest.mark.parametrize("hum_odds", [None, 2.0])
+@pytest.mark.parametrize("over", [True, False])
+def test_yes_to_our_question_is_an_answer_however_it_sounds(
+    hum_odds: float | None, over: bool
+) -> None:
+    talk = book(1.38)
+    talk.speech_started(1, 1.4)
+    if over:
+        talk.finished(1, 1.5)
+    assert of(heard(talk, told(Event.FINAL, "Yes.", hum_odds), 2), BeginAnswer)
+
+
+def test_yes_may_be_quicker_than_our_question_s_last_word() -> None:
+    talk = book(1.1)
+    talk.speech_started(1, 1.1)
+    talk.voice_persists()
+    assert talk.asked
+    assert of(heard(talk, told(Event.PAUSED, "Yes.", 2.0), 2), AnnounceTurn)
+    assert talk.asked, "he answers what he heard of it"
+    assert of(heard(talk, told(Event.FINAL, "Yes.", 2.0), 2), ConfirmTurn)
+    assert not talk.asked
+
+
+def test_a_hum_over_our_question_is_none() -> None:
+    talk = book(1.38)
+    talk.speech_started(1, 1.4)
+    assert of(heard(talk, told(Event.FINAL, "Mama", 2.0), 2), BeginAnswer) == []
 
 
 def test_a_word_that_stops_people_stops_it_however_it_sounded(talk: Conversation) -> None:

@@ -188,7 +188,33 @@ def test_the_question_is_answered_where_nobody_listens_any_more(talk: Conversati
     ]
 
 
-@pytest.mark.parametrize("words", ["Stop.", "Wait", "No, I mean Chile.", "等一下"])
+@pytest.mark.parametrize(
+    "partials, words",
+    [
+        (["No", "No more than"], "No more than twenty euros."),
+        (["Enough"], "Enough for four people."),
+        (["不", "不太"], "不太贵的。"),
+        (["别"], "别的城市呢？"),
+        ([], "等于多少？"),
+    ],
+)
+def test_a_rest_may_begin_as_what_stops_people_does(
+    talk: Conversation, partials: list[str], words: str
+) -> None:
+    talk.speech_started(2, 1.5)
+    for partial in partials:
+        assert of(talk.partial(2, partial), TurnEvent) in ([], [talk_replaced()])
+    talk.final(2, words, 3)
+    assert len(said(talk)) == 1 and said(talk)[0][1].endswith(words)
+
+
+def talk_replaced() -> TurnEvent:
+    return TurnEvent(turn=1, event="replaced", played_ms=0)
+
+
+@pytest.mark.parametrize(
+    "words", ["Stop.", "Wait", "No, I mean Chile.", "等一下", "不是，我说的是智利。"]
+)
 def test_what_stops_people_is_no_rest_of_a_question(talk: Conversation, words: str) -> None:
     talk.speech_started(2, 1.5)
     actions = talk.partial(2, words)
@@ -196,11 +222,67 @@ def test_what_stops_people_is_no_rest_of_a_question(talk: Conversation, words: s
     assert of(actions, TranscriptEvent)[0].utterance == 2
 
 
-def test_who_takes_it_back_is_not_answered(talk: Conversation) -> None:
+@pytest.mark.parametrize("words", ["No.", "Enough!", "不。"])
+def test_a_word_alone_may_be_its_beginning_and_is_none_once_it_is_all(
+    talk: Conversation, words: str
+) -> None:
+    talk.speech_started(2, 1.5)
+    assert of(talk.partial(2, words), CloseTurn) == []
+    assert of(talk.final(2, words, 2), CloseTurn) == [CloseTurn(1, "interrupted")]
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_who_takes_it_back_is_not_answered_and_leaves_no_question(
+    talk: Conversation, held: bool
+) -> None:
     talk.speech_started(2, 1.5)
     talk.partial(2, "And of")
+    if held:
+        talk.paused(2, "And of Chile?", 0.9, 2)
     talk.interrupt()
     assert of(talk.discarded(2, 2), BeginAnswer) == []
+    assert prompt(talk.final(3, "How old are you?", 20))[1:] == [("user", "How old are you?")]
+
+
+def test_words_that_come_late_are_answered_into_what_goes_on(talk: Conversation) -> None:
+    """He speaks again before it is known what he said: the answer waits for him."""
+    talk = Conversation()
+    talk.speech_started(1, 0)
+    talk.speech_started(2, 1.5)
+    actions = talk.final(1, "What is the capital of Peru?", 1.6)
+    assert of(actions, PauseTurn) == [PauseTurn(1)]
+    assert talk.state == "listening"
+    assert of(talk.partial(2, "And of Chi"), CloseTurn) == [CloseTurn(1, "replaced")]
+    talk.final(2, "And of Chile?", 2.6)
+    assert said(talk) == [("user", WHOLE)]
+    assert talk.state == "thinking"
+
+
+def test_what_comes_to_nothing_behind_words_that_came_late_lets_them_be_answered() -> None:
+    talk = Conversation()
+    talk.speech_started(1, 0)
+    talk.speech_started(2, 1.5)
+    talk.final(1, "What is the capital of Peru?", 1.6)
+    assert of(talk.discarded(2, 2), ResumeTurn) == [ResumeTurn(1, 0.0)]
+    assert talk.state == "thinking"
+
+
+def test_what_the_app_says_into_a_question_that_goes_on_parts_it(talk: Conversation) -> None:
+    talk.speech_started(2, 1.5)
+    talk.partial(2, "And of")
+    talk.speak_unasked("say", 2)
+    assert talk.turn is not None
+    number = talk.turn.number
+    talk.token(number, "We close at five.", last=True, now=2)
+    talk.voice(number, 1.5, [SpokenMark(8, 0.7), SpokenMark(17, 1.5)], last=True, now=2)
+    talk.started(number)
+    talk.played(number, 0.9, 3)
+    talk.final(2, "And of Chile?", 3.1)
+    assert said(talk) == [
+        ("user", "What is the capital of Peru?"),
+        ("assistant", "We close"),
+        ("user", "And of Chile?"),
+    ]
 
 
 def test_what_a_tool_has_done_for_the_first_part_is_kept() -> None:

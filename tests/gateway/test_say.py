@@ -84,6 +84,29 @@ async def test_the_recogniser_is_told_whether_somebody_was_asked(
             await until(lambda known=known: told() == known)
 
 
+async def test_the_recogniser_is_told_which_utterances_were_the_visitor_s_own(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    def told() -> list[int]:
+        listening = doubles.seen.of("asr", "listening")
+        return [one.listening.endpointing.answered for one in listening]
+
+    doubles.script.voice_s = 2.0
+    async with client.session() as session:
+        wanted = doubles.seen.of("asr", "config")[-1].config.recognition.endpointing
+        assert wanted.HasField("answered") and not wanted.answered
+        visitor = Visitor(doubles, session)
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await visitor.does(TranscriptEvent.FINAL, "Tell me.")
+        await collect(session, "speaking")
+        assert told() == [1]
+        for words in ("Mm-hm.", "Stop."):
+            visitor.utterance += 1
+            await visitor.does(TranscriptEvent.SPEECH_STARTED)
+            await visitor.does(TranscriptEvent.FINAL, words)
+        await until(lambda: told() == [1, 3])
+
+
 async def test_texts_wait_for_each_other_and_no_text_for_ever(
     client: GatewayClient, doubles: Doubles
 ) -> None:

@@ -26,7 +26,7 @@ from visavis.v1 import control_pb2 as visavis_dot_v1_dot_control__pb2
 from visavis.v1 import media_pb2 as visavis_dot_v1_dot_media__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/asr.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xa9\x01\n\x11RecognitionConfig\x12\x16\n\x0esample_rate_hz\x18\x01 \x01(\r\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x17\n\x0finterim_results\x18\x03 \x01(\x08\x12\x10\n\x08recorded\x18\x04 \x01(\x08\x12,\n\x0b\x65ndpointing\x18\x05 \x01(\x0b\x32\x17.visavis.v1.Endpointing\x12\x11\n\tforesight\x18\x06 \x01(\x08\"\xd7\x01\n\x0b\x45ndpointing\x12\x1f\n\x12speech_probability\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x14\n\x07lead_ms\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nsilence_ms\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bpatience_ms\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05\x61sked\x18\x05 \x01(\x08H\x04\x88\x01\x01\x42\x15\n\x13_speech_probabilityB\n\n\x08_lead_msB\r\n\x0b_silence_msB\x0e\n\x0c_patience_msB\x08\n\x06_asked\"T\n\x10RecognizeRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfig\x12\x11\n\tpcm_s16le\x18\x02 \x01(\x0c\"j\n\x11RecognizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12#\n\x05words\x18\x03 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x10\n\x08\x61udio_ms\x18\x04 \x01(\r\"l\n\x19StreamingRecognizeRequest\x12/\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfigH\x00\x12\x13\n\tpcm_s16le\x18\x02 \x01(\x0cH\x00\x42\t\n\x07request\"M\n\x1aStreamingRecognizeResponse\x12/\n\ntranscript\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.TranscriptChunk\"~\n\x10\x41srAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.AsrAttachConfigH\x00\x12*\n\tlistening\x18\x03 \x01(\x0b\x32\x15.visavis.v1.ListeningH\x00\x42\t\n\x07requestJ\x04\x08\x02\x10\x03\"K\n\tListening\x12\x10\n\x08language\x18\x01 \x01(\t\x12,\n\x0b\x65ndpointing\x18\x02 \x01(\x0b\x32\x17.visavis.v1.Endpointing\"\x81\x01\n\x0f\x41srAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x32\n\x0brecognition\x18\x02 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfig\x12\x17\n\x0f\x66irst_utterance\x18\x03 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\x32\xd1\x02\n\x11SpeechRecognition\x12H\n\tRecognize\x12\x1c.visavis.v1.RecognizeRequest\x1a\x1d.visavis.v1.RecognizeResponse\x12g\n\x12StreamingRecognize\x12%.visavis.v1.StreamingRecognizeRequest\x1a&.visavis.v1.StreamingRecognizeResponse(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.AsrAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/asr.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\xa9\x01\n\x11RecognitionConfig\x12\x16\n\x0esample_rate_hz\x18\x01 \x01(\r\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x17\n\x0finterim_results\x18\x03 \x01(\x08\x12\x10\n\x08recorded\x18\x04 \x01(\x08\x12,\n\x0b\x65ndpointing\x18\x05 \x01(\x0b\x32\x17.visavis.v1.Endpointing\x12\x11\n\tforesight\x18\x06 \x01(\x08\"\xfb\x01\n\x0b\x45ndpointing\x12\x1f\n\x12speech_probability\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x14\n\x07lead_ms\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x17\n\nsilence_ms\x18\x03 \x01(\rH\x02\x88\x01\x01\x12\x18\n\x0bpatience_ms\x18\x04 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05\x61sked\x18\x05 \x01(\x08H\x04\x88\x01\x01\x12\x15\n\x08\x61nswered\x18\x06 \x01(\rH\x05\x88\x01\x01\x42\x15\n\x13_speech_probabilityB\n\n\x08_lead_msB\r\n\x0b_silence_msB\x0e\n\x0c_patience_msB\x08\n\x06_askedB\x0b\n\t_answered\"T\n\x10RecognizeRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfig\x12\x11\n\tpcm_s16le\x18\x02 \x01(\x0c\"j\n\x11RecognizeResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12#\n\x05words\x18\x03 \x03(\x0b\x32\x14.visavis.v1.WordTime\x12\x10\n\x08\x61udio_ms\x18\x04 \x01(\r\"l\n\x19StreamingRecognizeRequest\x12/\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfigH\x00\x12\x13\n\tpcm_s16le\x18\x02 \x01(\x0cH\x00\x42\t\n\x07request\"M\n\x1aStreamingRecognizeResponse\x12/\n\ntranscript\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.TranscriptChunk\"~\n\x10\x41srAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.AsrAttachConfigH\x00\x12*\n\tlistening\x18\x03 \x01(\x0b\x32\x15.visavis.v1.ListeningH\x00\x42\t\n\x07requestJ\x04\x08\x02\x10\x03\"K\n\tListening\x12\x10\n\x08language\x18\x01 \x01(\t\x12,\n\x0b\x65ndpointing\x18\x02 \x01(\x0b\x32\x17.visavis.v1.Endpointing\"\x81\x01\n\x0f\x41srAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x32\n\x0brecognition\x18\x02 \x01(\x0b\x32\x1d.visavis.v1.RecognitionConfig\x12\x17\n\x0f\x66irst_utterance\x18\x03 \x01(\r\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\x32\xd1\x02\n\x11SpeechRecognition\x12H\n\tRecognize\x12\x1c.visavis.v1.RecognizeRequest\x1a\x1d.visavis.v1.RecognizeResponse\x12g\n\x12StreamingRecognize\x12%.visavis.v1.StreamingRecognizeRequest\x1a&.visavis.v1.StreamingRecognizeResponse(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.AsrAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,21 +36,21 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RECOGNITIONCONFIG']._serialized_start=87
   _globals['_RECOGNITIONCONFIG']._serialized_end=256
   _globals['_ENDPOINTING']._serialized_start=259
-  _globals['_ENDPOINTING']._serialized_end=474
-  _globals['_RECOGNIZEREQUEST']._serialized_start=476
-  _globals['_RECOGNIZEREQUEST']._serialized_end=560
-  _globals['_RECOGNIZERESPONSE']._serialized_start=562
-  _globals['_RECOGNIZERESPONSE']._serialized_end=668
-  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_start=670
-  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_end=778
-  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_start=780
-  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_end=857
-  _globals['_ASRATTACHREQUEST']._serialized_start=859
-  _globals['_ASRATTACHREQUEST']._serialized_end=985
-  _globals['_LISTENING']._serialized_start=987
-  _globals['_LISTENING']._serialized_end=1062
-  _globals['_ASRATTACHCONFIG']._serialized_start=1065
-  _globals['_ASRATTACHCONFIG']._serialized_end=1194
-  _globals['_SPEECHRECOGNITION']._serialized_start=1197
-  _globals['_SPEECHRECOGNITION']._serialized_end=1534
+  _globals['_ENDPOINTING']._serialized_end=510
+  _globals['_RECOGNIZEREQUEST']._serialized_start=512
+  _globals['_RECOGNIZEREQUEST']._serialized_end=596
+  _globals['_RECOGNIZERESPONSE']._serialized_start=598
+  _globals['_RECOGNIZERESPONSE']._serialized_end=704
+  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_start=706
+  _globals['_STREAMINGRECOGNIZEREQUEST']._serialized_end=814
+  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_start=816
+  _globals['_STREAMINGRECOGNIZERESPONSE']._serialized_end=893
+  _globals['_ASRATTACHREQUEST']._serialized_start=895
+  _globals['_ASRATTACHREQUEST']._serialized_end=1021
+  _globals['_LISTENING']._serialized_start=1023
+  _globals['_LISTENING']._serialized_end=1098
+  _globals['_ASRATTACHCONFIG']._serialized_start=1101
+  _globals['_ASRATTACHCONFIG']._serialized_end=1230
+  _globals['_SPEECHRECOGNITION']._serialized_start=1233
+  _globals['_SPEECHRECOGNITION']._serialized_end=1570
 # @@protoc_insertion_point(module_scope)

@@ -25,18 +25,20 @@ class RecognitionConfig(_message.Message):
     def __init__(self, sample_rate_hz: _Optional[int] = ..., language: _Optional[str] = ..., interim_results: _Optional[bool] = ..., recorded: _Optional[bool] = ..., endpointing: _Optional[_Union[Endpointing, _Mapping]] = ..., foresight: _Optional[bool] = ...) -> None: ...
 
 class Endpointing(_message.Message):
-    __slots__ = ("speech_probability", "lead_ms", "silence_ms", "patience_ms", "asked")
+    __slots__ = ("speech_probability", "lead_ms", "silence_ms", "patience_ms", "asked", "answered")
     SPEECH_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     LEAD_MS_FIELD_NUMBER: _ClassVar[int]
     SILENCE_MS_FIELD_NUMBER: _ClassVar[int]
     PATIENCE_MS_FIELD_NUMBER: _ClassVar[int]
     ASKED_FIELD_NUMBER: _ClassVar[int]
+    ANSWERED_FIELD_NUMBER: _ClassVar[int]
     speech_probability: float
     lead_ms: int
     silence_ms: int
     patience_ms: int
     asked: bool
-    def __init__(self, speech_probability: _Optional[float] = ..., lead_ms: _Optional[int] = ..., silence_ms: _Optional[int] = ..., patience_ms: _Optional[int] = ..., asked: _Optional[bool] = ...) -> None: ...
+    answered: int
+    def __init__(self, speech_probability: _Optional[float] = ..., lead_ms: _Optional[int] = ..., silence_ms: _Optional[int] = ..., patience_ms: _Optional[int] = ..., asked: _Optional[bool] = ..., answered: _Optional[int] = ...) -> None: ...
 
 class RecognizeRequest(_message.Message):
     __slots__ = ("config", "pcm_s16le")

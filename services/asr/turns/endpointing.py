@@ -49,6 +49,8 @@ class EndpointRules:
     `longest_wait_frames`."""
     asked: bool | None = None
     """Whether the visitor was asked something last; None: nobody knows."""
+    answered: int | None = None
+    """The newest utterance that was the visitor's own and wanted an answer; None: nobody judges."""
     unfinished_probability: float = 0.2
     """From here down to the next one the patience grows."""
     surely_unfinished_probability: float = 0.05
@@ -93,29 +95,31 @@ _SUREST = 0.999
 
 
 @dataclass(slots=True)
+class Hesitation:
+    """What one utterance tells of how its speaker pauses."""
+
+    pauses: int = 0
+    """So many were judged, and were no end."""
+    takes_back: bool = False
+    """It began so soon after an end that this was none."""
+
+
+@dataclass(slots=True)
 class PauseHabit:
     """How often this visitor's pauses are ends of his turns; he who hesitates is waited for."""
 
     turns: int = 0
     pauses: int = 0
 
-    def ended(self) -> None:
-        """An utterance is over."""
-        self.turns += 1
+    def learn(self, told: Hesitation) -> None:
+        """An utterance of his is over."""
+        # What it takes back was counted as a turn, and was a pause.
+        self.turns += not told.takes_back
+        self.pauses += told.pauses + told.takes_back
 
-    def went_on(self) -> None:
-        """A pause that was judged was no end."""
-        self.pauses += 1
-
-    def taken_back(self) -> None:
-        """What was called an end was a pause."""
-        self.turns -= 1
-        self.pauses += 1
-
-    @property
-    def odds(self) -> float:
-        """Log odds beside those of a stranger."""
-        heard = math.log((self.turns + _STRANGER) / (self.pauses + _STRANGER))
+    def odds(self, now: Hesitation) -> float:
+        """Log odds beside those of a stranger. now: what the open utterance tells."""
+        heard = math.log((self.turns + _STRANGER) / (self.pauses + now.pauses + _STRANGER))
         return min(_MOST_FLUENT, max(_MOST_HESITANT, heard))
 
 
@@ -170,7 +174,9 @@ class Endpointer:
         self._paused = False
         self._end_of_turn: float | None = None
         self._asks = False
-        self._habit = PauseHabit()
+        self.habit = PauseHabit()
+        self.hesitation = Hesitation()
+        """Of the latest utterance."""
         self._ended_at_frame: int | None = None
 
     def hear_frame(self, speech_probability: float, *, quiet: bool = False) -> list[Signal]:
@@ -213,7 +219,7 @@ class Endpointer:
     def wait_differs(self, one: float, other: float, *, asks: bool = False) -> bool:
         """Whether these two opinions on a pause would have it waited out for different times."""
         one_frames, other_frames = (
-            self.rules.wait_frames(opinion, self._habit.odds, asks=asks) for opinion in (one, other)
+            self._wait_frames(opinion, asks=asks) for opinion in (one, other)
         )
         return one_frames != other_frames
 
@@ -223,7 +229,6 @@ class Endpointer:
             return []
         too_short = self.voiced_frames < self.rules.fewest_voiced_frames
         if not too_short:
-            self._habit.ended()
             self._ended_at_frame = self._frames
         signal = Signal(Kind.DISCARDED if too_short else Kind.ENDED, self._speech_end())
         self._speaking = self._paused = False
@@ -237,10 +242,9 @@ class Endpointer:
         if self._run_frames < self.rules.start_frames:
             return []
         self._speaking = True
-        if self._ended_at_frame is not None:
-            if self._frames - self._ended_at_frame <= _TAKEN_BACK_FRAMES:
-                self._habit.taken_back()
-            self._ended_at_frame = None
+        ended, self._ended_at_frame = self._ended_at_frame, None
+        soon = ended is not None and self._frames - ended <= _TAKEN_BACK_FRAMES
+        self.hesitation = Hesitation(takes_back=soon)
         self.voiced_frames = self._utterance_frames = self._run_frames
         self.silent_frames = 0
         return [Signal(Kind.STARTED, (self._frames - self._run_frames) * FRAME_SAMPLES)]
@@ -248,7 +252,7 @@ class Endpointer:
     def _voiced(self) -> list[Signal]:
         resumed = self._paused
         if resumed and self._end_of_turn is not None:
-            self._habit.went_on()
+            self.hesitation.pauses += 1
         self.voiced_frames += 1
         self.silent_frames = 0
         self._paused = False
@@ -271,10 +275,12 @@ class Endpointer:
         return []
 
     def _end_if_waited(self) -> list[Signal]:
-        rules, odds = self.rules, self._habit.odds
-        if self.silent_frames < rules.wait_frames(self._end_of_turn, odds, asks=self._asks):
+        if self.silent_frames < self._wait_frames(self._end_of_turn, asks=self._asks):
             return []
         return self.end_utterance()
+
+    def _wait_frames(self, end_of_turn: float | None, *, asks: bool) -> int:
+        return self.rules.wait_frames(end_of_turn, self.habit.odds(self.hesitation), asks=asks)
 
     def _speech_end(self) -> int:
         return (self._frames - self.silent_frames) * FRAME_SAMPLES
