@@ -5,13 +5,15 @@
 
 The fit and the grid of waits see the half "tune" alone; its coefficients are those of
 services/asr/turns/completeness.py, and the chosen wait those of endpointing.py. Pauses are the last
-opinion on each. What is printed last, of both halves, is what the service does today.
+opinion on each. What is printed last, of both halves, is what the service does today, to strangers
+and in visits of ten turns, by which it knows how the visitor pauses.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +22,7 @@ import numpy as np
 
 from services.asr.hearing.detectors import FRAME_SAMPLES, SAMPLE_RATE_HZ
 from services.asr.turns.completeness import asks, finished_odds, fused
-from services.asr.turns.endpointing import EndpointRules
+from services.asr.turns.endpointing import EndpointRules, Hesitation, PauseHabit
 from training.turn_taking.fusion import clamped, say
 from training.turn_taking.judgements import Judgement
 from training.turn_taking.logistic import fit, log_loss, odds_by, sigmoid
@@ -29,6 +31,8 @@ from visavis.tools.bench.figures.reliability import reliability
 # From the end being certain to the first sound of an answer that was prepared.
 _FIRST_SOUND_FRAMES = 3
 _PLAIN = ("short", "yes_no", "finished")
+# A visit has so many turns; each clip is in as many visits.
+_VISIT_TURNS, _VISITS = 10, 20
 Pause = list[Judgement]
 Probability = Callable[[Judgement], float]
 
@@ -67,6 +71,15 @@ def main() -> None:
         agreed = reliability((now(j), not j.goes_on) for j in pauses)
         say(f"{half}: {figures(came_of(clips, now, EndpointRules()))}")
         say(f"{half}: calibration error {agreed.calibration_error}, log loss {agreed.log_loss}")
+        for by in (0.0, 0.25, 0.5):
+            deaf = figures(came_of(clips, without_intonation(by), EndpointRules()))
+            say(f"{half}, without intonation, log odds {by:+g}: {deaf}")
+        for name, fluent in (("fluent", True), ("hesitant", False)):
+            alike = [clip for clip in clips if (clip[0][0].kind in _PLAIN) is fluent]
+            for knows in (False, True):
+                came = [c for visit in visits_of(alike) for c in came_in(visit, knows=knows)]
+                known_as = "known" if knows else "a stranger"
+                say(f"{half}, {name} visitors, each {known_as}: {shares(came)}")
 
 
 def told_anew(judgement: Judgement) -> Judgement:
@@ -84,6 +97,16 @@ def now(judgement: Judgement) -> float:
     return fused(judgement.end_of_turn, judgement.odds, judgement.language)
 
 
+def without_intonation(by: float) -> Probability:
+    """By the words alone. by: added to the log odds, for unsure opinions leave long waits."""
+
+    def told(judgement: Judgement) -> float:
+        sure = fused(0.5, judgement.odds, judgement.language)
+        return float(sigmoid(np.array(np.log(sure / (1 - sure)) + by)))
+
+    return told
+
+
 def clips_of(known: Iterable[Judgement]) -> list[list[Pause]]:
     """By clip and pause, in the order of time."""
     clips: dict[str, dict[int, Pause]] = {}
@@ -98,22 +121,48 @@ def came_of(clips: Sequence[list[Pause]], told: Probability, rules: EndpointRule
     return [_came(clip, told, rules) for clip in clips]
 
 
-def _came(clip: list[Pause], told: Probability, rules: EndpointRules) -> Came:
+def visits_of(clips: Sequence[list[Pause]]) -> list[list[list[Pause]]]:
+    """Turns that one visitor might take one after the other, though several voices speak them."""
+    visits = []
+    for seed in range(_VISITS):
+        mixed = random.Random(seed).sample(clips, len(clips))
+        visits += [mixed[at : at + _VISIT_TURNS] for at in range(0, len(mixed), _VISIT_TURNS)]
+    return visits
+
+
+def came_in(visit: Sequence[list[Pause]], *, knows: bool) -> list[Came]:
+    """The same in the turns of one visitor, of whom the service learns how he pauses, or not."""
+    habit = PauseHabit() if knows else None
+    return [_came(clip, now, EndpointRules(), habit) for clip in visit]
+
+
+def _came(
+    clip: list[Pause], told: Probability, rules: EndpointRules, habit: PauseHabit | None = None
+) -> Came:
+    """habit: of the visitor; learns of the clip."""
+    came, hesitation = Came(clip[-1][0].kind), Hesitation()
     for pause in clip:
-        first, waited = pause[0], _waited(pause, told, rules)
+        first, odds = pause[0], 0.0 if habit is None else habit.odds(hesitation)
+        waited = _waited(pause, told, rules, odds)
         if not first.goes_on:
             at = first.speech_end + waited * FRAME_SAMPLES
-            return Came(first.kind, waited_s=(at - first.turn_end) / SAMPLE_RATE_HZ)
+            came = Came(first.kind, waited_s=(at - first.turn_end) / SAMPLE_RATE_HZ)
+            break
         lasts = (first.goes_on - first.speech_end) / FRAME_SAMPLES
+        hesitation.pauses += 1  # one that was taken for an end is taken back
         if waited <= lasts and lasts >= 1:
-            return Came(first.kind, cut=True, heard=waited + _FIRST_SOUND_FRAMES < lasts)
-    return Came(clip[-1][0].kind)
+            came = Came(first.kind, cut=True, heard=waited + _FIRST_SOUND_FRAMES < lasts)
+            break
+    if habit is not None:
+        habit.learn(hesitation)
+    return came
 
 
-def _waited(pause: Pause, told: Probability, rules: EndpointRules) -> int:
-    """Frames of silence until it is taken for an end."""
+def _waited(pause: Pause, told: Probability, rules: EndpointRules, odds: float = 0.0) -> int:
+    """Frames of silence until it is taken for an end. odds: of the visitor's habit."""
     for opinion, later in zip(pause, [*pause[1:], None], strict=True):
-        wait = max(opinion.silent_frames, rules.wait_frames(told(opinion), asks=_asks(opinion)))
+        wait = rules.wait_frames(told(opinion), odds, asks=_asks(opinion))
+        wait = max(opinion.silent_frames, wait)
         if later is None or wait < later.silent_frames:
             return wait
     raise AssertionError("a pause without an opinion")
@@ -121,6 +170,15 @@ def _waited(pause: Pause, told: Probability, rules: EndpointRules) -> int:
 
 def _asks(opinion: Judgement) -> bool:
     return asks(opinion.text, opinion.language)
+
+
+def shares(came: Sequence[Came]) -> str:
+    """Of 100 turns, and the waits behind those that were not cut off."""
+    waits = [c.waited_s for c in came if c.waited_s is not None]
+    cut, heard = 100 * np.mean([(c.cut, c.heard) for c in came], axis=0)
+    p50, p90 = np.percentile(waits, [50, 90])
+    spread = f"P50 {p50:.2f}, P90 {p90:.2f}, mean {np.mean(waits):.2f} s"
+    return f"cut off {cut:.1f}, heard {heard:.1f} of 100; others waited {spread}"
 
 
 def figures(came: Sequence[Came]) -> str:
