@@ -19,7 +19,7 @@ import numpy as np
 
 from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone
 from visavis.serving.lifetime.draining import Phase
-from visavis.serving.runtime import KEEPALIVE_ALLOWED
+from visavis.serving.runtime import SERVER_OPTIONS
 from visavis.v1 import (
     asr_pb2_grpc,
     control_pb2,
@@ -122,7 +122,7 @@ class Double:
     def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
         self.bus, self.script, self.seen, self.instance = bus, script, seen, instance
         self.leases = 0
-        self._server = grpc.aio.server(options=KEEPALIVE_ALLOWED)
+        self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._micro: Any = None
         self._calls: set[asyncio.Task[Any]] = set()
         self._draining = asyncio.Event()

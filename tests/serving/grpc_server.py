@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import grpc
 
 from visavis.serving.interceptor import ErrorInterceptor
-from visavis.serving.runtime import KEEPALIVE_ALLOWED, Service
+from visavis.serving.runtime import SERVER_OPTIONS, Service
 
 
 @contextlib.asynccontextmanager
 async def served(service: Service, grpc_name: str) -> AsyncIterator[grpc.aio.Channel]:
     """Channel to `service`, loaded, which must offer `grpc_name`; closed at the end."""
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=KEEPALIVE_ALLOWED)
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     assert grpc_name in service.register(server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

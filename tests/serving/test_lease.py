@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,11 +21,14 @@ from visavis.serving.errors import (
 )
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
+from visavis.serving.runtime import SERVER_OPTIONS
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 
 class Servicer(llm_pb2_grpc.LanguageModelServicer):
     """Raises what it is told to, and holds leases whose work never ends by itself."""
+
+    address = ""
 
     def __init__(self) -> None:
         self.slots = SlotTable(1)
@@ -66,11 +71,12 @@ class Servicer(llm_pb2_grpc.LanguageModelServicer):
 @pytest.fixture
 async def peer() -> AsyncIterator[tuple[Servicer, llm_pb2_grpc.LanguageModelStub]]:
     servicer = Servicer()
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
+    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=SERVER_OPTIONS)
     llm_pb2_grpc.add_LanguageModelServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    servicer.address = f"127.0.0.1:{port}"
+    async with grpc.aio.insecure_channel(servicer.address) as channel:
         yield servicer, llm_pb2_grpc.LanguageModelStub(channel)
     await server.stop(0)
 
@@ -134,6 +140,38 @@ async def test_client_that_vanishes_frees_everything(peer: Any) -> None:
     await call.read()
     call.cancel()
     await until(lambda: servicer.running == 0 and servicer.slots.free == 1)
+
+
+_HOLDS_A_LEASE = """
+import sys, threading
+import grpc
+from visavis.v1 import llm_pb2, llm_pb2_grpc
+
+def requests():
+    yield llm_pb2.LlmAttachRequest(config=llm_pb2.LlmAttachConfig(session="s1"))
+    threading.Event().wait()
+
+for event in llm_pb2_grpc.LanguageModelStub(grpc.insecure_channel(sys.argv[1])).Attach(requests()):
+    print("attached", flush=True)
+"""
+
+
+async def test_a_client_that_is_frozen_keeps_no_slot(peer: Any) -> None:
+    servicer, _ = peer
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _HOLDS_A_LEASE, servicer.address, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert client.stdout is not None
+        assert await client.stdout.readline() == b"attached\n"
+        assert (servicer.running, servicer.slots.free) == (1, 0)
+        client.send_signal(signal.SIGSTOP)
+        async with asyncio.timeout(20):
+            await servicer.slots.left.wait()
+        assert (servicer.running, servicer.slots.free) == (0, 1)
+    finally:
+        client.kill()
+        await client.wait()
 
 
 async def test_full_service_and_double_lease_are_refused(peer: Any) -> None:

@@ -53,8 +53,9 @@ MESSAGE_LIMITS = (
     ("grpc.max_send_message_length", _MAX_MESSAGE_BYTES),
 )
 """Options of every gRPC server and channel."""
-# A peer that is frozen, or behind a cable that was pulled, keeps its connection open: it is asked
-# for a sign of life while it is silent, and given up 2.5 s after the last one at the latest.
+# A peer that is frozen, or behind a cable that was pulled, keeps its connection open: while a call
+# lasts it is asked for a sign of life where it is silent, and given up 2.5 s after the last one at
+# the latest. gRPC answers from threads of its own: a process that is busy is not taken for gone.
 KEEPALIVE = (
     ("grpc.keepalive_time_ms", 1000),
     ("grpc.keepalive_timeout_ms", 1500),
@@ -62,8 +63,13 @@ KEEPALIVE = (
     ("grpc.http2.max_pings_without_data", 0),
 )
 """Options of the gateway's channels, which hold leases for as long as a session lasts."""
-KEEPALIVE_ALLOWED = (("grpc.http2.min_ping_interval_without_data_ms", 500),)
-"""Options of every gRPC server: it would hang up on who asks that often."""
+SERVER_OPTIONS = (
+    *MESSAGE_LIMITS,
+    *KEEPALIVE,  # a gateway that vanished would keep its slots for two hours
+    ("grpc.http2.min_ping_interval_without_data_ms", 500),  # less: it hangs up on who asks so often
+    ("grpc.so_reuseport", 0),
+)
+"""Options of every gRPC server."""
 _BUS_WAIT_S = 30.0
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -236,10 +242,7 @@ def _make_server(
     service: Service, health_servicer: health.aio.HealthServicer, door: Door
 ) -> tuple[grpc.aio.Server, list[str]]:
     """The server with everything that it answers, and the names of the service's own part."""
-    server = grpc.aio.server(
-        interceptors=[ErrorInterceptor(door.admit)],
-        options=[*MESSAGE_LIMITS, *KEEPALIVE_ALLOWED, ("grpc.so_reuseport", 0)],
-    )
+    server = grpc.aio.server(interceptors=[ErrorInterceptor(door.admit)], options=SERVER_OPTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     grpc_names = list(service.register(server))
     reflection.enable_server_reflection(
