@@ -21,6 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from gateway.access.limits import Usage
+from gateway.background import Background
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Registration
 from visavis.serving.errors import (
@@ -99,6 +100,7 @@ class Peers:
         """Of gateways that have sessions here, or had, and are gone: we answer for them."""
         self._elsewhere: dict[str, str] = {}
         """Sessions of theirs that another heir has, and its name: it answers while it is there."""
+        self._background = Background()
 
     async def start(
         self, hear: Callable[[dict[str, Any], Answer], None], usage: Callable[[str], Usage]
@@ -116,6 +118,9 @@ class Peers:
             def answer(why: str) -> Awaitable[None]:
                 return message.respond(why.encode(errors="replace"))
 
+            if not message.data:
+                await answer("")  # an heir asks whether we are still there
+                return
             try:
                 told = json.loads(message.data)
             except (ValueError, RecursionError) as error:
@@ -139,8 +144,12 @@ class Peers:
         """Who asks for us from now on is told that we are gone."""
         if self._registration is not None:
             await self._registration.stop()
-        if not self._asked or not self._bus.connected:
-            return
+        if self._asked and self._bus.connected:
+            await self._pass_on_names()
+        await self._background.cancel_all()
+
+    async def _pass_on_names(self) -> None:
+        """Be asked nothing more: our heirs answer from now on."""
         with contextlib.suppress(nats.errors.Error, OSError, BusError):
             for asked in self._asked.values():
                 await asked.unsubscribe()
@@ -297,11 +306,30 @@ class Peers:
 
     async def _tell_of_taken(self, message: Msg) -> None:
         owner, session = message.subject.rpartition(".")[2], message.data.decode(errors="replace")
-        if session.startswith(_USED_BY):
+        if not session or session.startswith(_USED_BY):
             return  # we tell by our own name what it has here
-        gone = owner in self._names and session not in self._moved
-        if session and (self._has(session) or (gone and await self._nowhere(session))):
+        if self._has(session):
             await self._tell(message)
+        elif session not in self._moved:
+            # On the side: it takes a while, and sessions that are here are asked for as well.
+            self._background.run(self._tell_of_gone(message, owner, session))
+
+    async def _tell_of_gone(self, message: Msg, owner: str, session: str) -> None:
+        """We answer for what nobody has, so that who asks is told so."""
+        named = owner in self._names
+        if await (self._nowhere(session) if named else self._vanished(owner)):
+            await self._tell(message)
+
+    async def _vanished(self, owner: str) -> bool:
+        """Whether a gateway that has handed us sessions has ended without a word of the others."""
+        try:
+            await self._bus.client.request(handover_subject(owner), b"", timeout=GLANCE_S)
+        except nats.errors.NoRespondersError:
+            await asyncio.sleep(GLANCE_S)  # another heir, if it has the session, answers first
+            return True
+        except (nats.errors.Error, OSError) as error:
+            log.warning("gateway %s does not tell whether it is there: %r", owner, error)
+        return False
 
     async def _nowhere(self, session: str) -> bool:
         """Whether a session that is not here is with no other heir of its gateway either."""

@@ -194,7 +194,9 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
         gateway.inside.sessions.leaving.clear()
 
 
+@pytest.mark.parametrize("killed", [False, True])
 async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwards(
+    killed: bool,
     rig: Rig,
     gateway: RunningGateway,
     leaving: RunningGateway,
@@ -213,8 +215,10 @@ async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwar
         await drain(leaving)
         there = [name for name in names if gateway.inside.sessions.has(name)]
         assert (len(there), len(third.inside.sessions.all())) == (1, 3)
-        await leaving.stop()
         nobodys = f"nobody-{names[0].rpartition('-')[2]}"
+        if killed:
+            await leaving.inside.bus.close()  # so that it cannot say that it is gone
+        await leaving.stop()
         for door in (gateway, third):
             async with GatewayClient(door.url) as client:
                 for name in names * 3:
