@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection
 
 from gateway import metrics
+from gateway.access.callers import session_in
 from gateway.api.problems import problem, problem_of
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
@@ -36,7 +36,6 @@ _socket_log.setLevel(logging.INFO)  # at DEBUG it writes down the headers, and s
 PASSED_ON = "x-visavis-passed-on"
 """Header of what another gateway hands on: it goes no further."""
 _SESSIONS = "/v1/sessions"
-_OF_A_SESSION = re.compile(r"/v1/sessions/([^/]+)")
 
 _TIMEOUT = httpx.Timeout(connect=2.0, read=30.0, write=10.0, pool=5.0)
 # Below the other's own patience, so that no request meets a connection that is just being closed.
@@ -84,8 +83,7 @@ class PassOn:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        gateway, found = scope["app"].state.gateway, _OF_A_SESSION.match(scope["path"])
-        session = found[1] if found else ""
+        gateway, session = scope["app"].state.gateway, session_in(scope["path"])
         new = scope["path"] == _SESSIONS and scope.get("method") == "POST"
         if gateway.sessions.draining and scope["type"] == "http":
             send = _hanging_up(send)

@@ -136,6 +136,13 @@ async def test_a_session_of_the_other_one_is_talked_to_and_watched(
     assert not gateway.inside.sessions.all()
 
 
+async def test_a_call_of_the_other_one_is_hung_up(
+    theirs: GatewaySession, client: GatewayClient, other: RunningGateway
+) -> None:
+    await client.call("POST", f"/v1/realtime/calls/{theirs.id}/hangup")
+    assert not other.inside.sessions.all()
+
+
 async def test_media_over_webrtc_go_to_the_other_one_by_themselves(
     theirs: GatewaySession, client: GatewayClient
 ) -> None:
