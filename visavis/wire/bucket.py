@@ -112,13 +112,16 @@ class Bucket:
             return {i["name"]: "" if i.get("deleted") else i.get("digest") or "" for i in told}
 
     async def put(self, name: str, content: bytes) -> str:
-        """The digest. Raises AtCapacityError for what is too large, NoStoreError, BusError."""
+        """The digest. Cancelled, it leaves no half of it in the bucket.
+
+        Raises AtCapacityError for what is too large, NoStoreError, BusError.
+        """
         if len(content) > self._largest_bytes:
             raise AtCapacityError(
                 f"{name!r} has {len(content)} bytes, of which {self._largest_bytes} can be shared"
             )
         async with self._open(_CARRY_S) as (_, store):
-            return (await store.put(name, content)).digest or ""
+            return await _put_whole(store, name, _Reader(io.BytesIO(content)))
 
     async def get(self, name: str) -> bytes | None:
         """None where it is not there (any more), or too large. Raises NoStoreError, BusError."""
@@ -143,14 +146,7 @@ class Bucket:
                     f"{path} has {size_bytes} bytes, of which {self._largest_bytes} can be shared"
                 )
             async with self._open(None) as (_, store):
-                reader = _Reader(file, told)
-                putting = asyncio.create_task(store.put(name, reader))
-                try:
-                    await asyncio.shield(putting)
-                except asyncio.CancelledError:
-                    reader.cancelled = True  # the client takes back what failed, but not this
-                    await asyncio.gather(putting, return_exceptions=True)
-                    raise
+                await _put_whole(store, name, _Reader(file, told))
 
     async def pieces(self, name: str) -> AsyncIterator[bytes]:
         """Like `get`, piece by piece, for what is too large for memory, and as long as it takes.
@@ -291,7 +287,9 @@ class Bucket:
 class _Reader(io.BufferedIOBase):
     """A file that tells how much of it is read, until it is `cancelled`."""
 
-    def __init__(self, file: io.BufferedReader, told: Callable[[int], object]) -> None:
+    def __init__(
+        self, file: io.BufferedIOBase, told: Callable[[int], object] = lambda read: None
+    ) -> None:
         self._file = file
         self._told = told
         self.cancelled = False
@@ -302,6 +300,20 @@ class _Reader(io.BufferedIOBase):
         read = self._file.readinto(buffer)
         self._told(read)
         return read
+
+
+async def _put_whole(store: ObjectStore, name: str, content: _Reader) -> str:
+    """The digest. Cancelled, it returns once nothing of it is there that the index does not name.
+
+    The client takes back what failed, but not what was cancelled.
+    """
+    putting = asyncio.create_task(store.put(name, content))
+    try:
+        return (await asyncio.shield(putting)).digest or ""
+    except asyncio.CancelledError:
+        content.cancelled = True
+        await asyncio.gather(putting, return_exceptions=True)
+        raise
 
 
 async def make_buckets(bus: Bus, names: Iterable[str], servers: int = 1) -> None:

@@ -11,8 +11,10 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from nats.js import JetStreamContext
 from typer.testing import CliRunner, Result
 
 from services.asr.settings import AsrSettings
@@ -232,6 +234,27 @@ async def test_of_what_is_interrupted_nothing_stays(operator: Bus, here: Path) -
     held = (await operator.client.jetstream().stream_info(f"OBJ_{BUNDLES}")).state.messages
     assert len(await objects(operator)) == 1
     assert held == 2, "the small file and its record"
+
+
+async def test_of_a_text_whose_writer_was_cancelled_nothing_stays(
+    operator: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = Bucket(operator, BUNDLES, 10_000_000)
+    await bucket.make()
+    publish, begun = JetStreamContext.publish, asyncio.Event()
+
+    async def publishing(*arguments: Any, **options: Any) -> Any:
+        kept = await publish(*arguments, **options)
+        begun.set()
+        return kept
+
+    monkeypatch.setattr(JetStreamContext, "publish", publishing)
+    putting = asyncio.create_task(bucket.put("mine", bytes(10_000_000)))
+    await begun.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert (await operator.client.jetstream().stream_info(f"OBJ_{BUNDLES}")).state.messages == 0
 
 
 async def test_a_half_of_a_bundle_is_none(operator: Bus, tts: Bus, here: Path, there: Path) -> None:
