@@ -40,6 +40,7 @@ from visavis.serving.errors import (
     InvalidInputError,
     OutOfOrderError,
     UnknownNameError,
+    VisavisError,
 )
 from visavis.wire.bucket import Shared
 from visavis.wire.bus import Bus
@@ -263,9 +264,16 @@ class Studio:
                 raise InvalidInputError(NOT_STATED)
             upload = await self._decoder.decode(image, self._engine.reading)
         keep = await self._maker_lane.run(self._engine.make, name, upload, consent)
-        made = await self._gallery_lane.run(keep)
-        if self._shared is not None:
-            await self._shared.share(name)
+        keeping = asyncio.create_task(self._gallery_lane.run(keep))
+        try:
+            made = await asyncio.shield(keeping)
+            if self._shared is not None:
+                await self._shared.share(name)
+        except asyncio.CancelledError:
+            with contextlib.suppress(VisavisError):
+                await keeping
+                await self.delete(name)
+            raise
         return made
 
     async def delete(self, name: str) -> None:

@@ -11,13 +11,14 @@ from pathlib import Path
 import grpc
 import pytest
 
+from tests.face.made_head import bundle_files, zipped
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.face.test_servicer_studio import Stub, serving
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
-from visavis.wire.bucket import make_buckets
+from visavis.wire.bucket import Bucket, make_buckets
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import BUCKETS, Login, User, users_config
 
@@ -183,6 +184,28 @@ async def test_what_was_deleted_stays_so_though_the_bus_has_forgotten_it(
             assert not list(theirs.glob("*ann*"))
             await other.CreateAvatar(creation("ann", photo))
             assert await names(one) == ["default", "ann", "bob"], "another one of that name"
+
+
+async def test_whoever_leaves_while_his_avatar_is_shared_has_made_none(
+    tmp_path: Path, keeping_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = face_pb2.CreateAvatarRequest(name="balls", image=zipped(bundle_files()))
+    sharing = asyncio.Event()
+
+    async def slowly(*_: object) -> str:
+        sharing.set()
+        await asyncio.Event().wait()
+        return ""
+
+    async with serving(tmp_path, bus=keeping_bus) as stub:
+        with monkeypatch.context() as slow:
+            slow.setattr(Bucket, "put", slowly)
+            leaving = stub.CreateAvatar(asked)
+            await sharing.wait()
+            assert (tmp_path / "balls").exists()
+            leaving.cancel()
+            await until(lambda: not (tmp_path / "balls").exists())
+        assert (await stub.CreateAvatar(asked)).name == "balls"
 
 
 async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(
