@@ -22,7 +22,7 @@ from visavis.serving.errors import (
     UnknownNameError,
     VisavisError,
 )
-from visavis.serving.lifetime.supervision import end_tasks
+from visavis.serving.lifetime.supervision import end_tasks, told_to_end
 from visavis.v1 import control_pb2
 
 log = logging.getLogger(__name__)
@@ -267,7 +267,7 @@ class StageLease:
         except BaseException as error:
             self._failed(call, "refused")
             self._registry.returned(replica, light=self.light)
-            if isinstance(error, asyncio.CancelledError) and not _cancelled():
+            if isinstance(error, asyncio.CancelledError) and not told_to_end():
                 # The registry has closed the connection, to a replica that it found no more.
                 raise StageLostError(f"{self.service}: its replica has gone") from None
             raise
@@ -340,7 +340,7 @@ class StageLease:
             details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
             return f"its replica was lost: {details}"
         except asyncio.CancelledError:
-            if _cancelled():
+            if told_to_end():
                 raise
             # Not this task but the stream was cancelled, by restart() or with its connection.
             return "its replica has gone"
@@ -446,9 +446,3 @@ async def _explain(service: str, call: Any, error: BaseException) -> VisavisErro
     code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
     details = error.details() if isinstance(error, grpc.aio.AioRpcError) else await call.details()
     return _ERRORS.get(code, StageLostError)(f"{service}: {details or code.name}")
-
-
-def _cancelled() -> bool:
-    """Whether somebody has cancelled the running task, and not only what it waited for."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -15,6 +15,7 @@ async def test_work_that_fails_or_ends_is_told_and_begins_anew(
 ) -> None:
     begun = 0
     lasting = asyncio.Event()
+    cut = asyncio.get_running_loop().create_future()  # as a call whose channel is closed
 
     async def work() -> None:
         nonlocal begun
@@ -22,6 +23,9 @@ async def test_work_that_fails_or_ends_is_told_and_begins_anew(
         if begun == 1:
             raise RuntimeError("a fault of ours")
         if begun == 3:
+            asyncio.get_running_loop().call_soon(cut.cancel)
+            await cut
+        if begun == 4:
             lasting.set()
             await asyncio.Event().wait()
 

@@ -33,6 +33,15 @@ async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
     await asyncio.gather(*told, return_exceptions=True)
 
 
+def told_to_end() -> bool:
+    """Whether somebody has cancelled the running task, and not only what it waited for.
+
+    A gRPC channel that is closed cancels whoever waits for one of its calls.
+    """
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class Keeper:
     """Keeps one piece of work running; where it raises or ends, that is told and it begins anew.
 
@@ -67,6 +76,10 @@ class Keeper:
             try:
                 await self._work()
                 log.error("%s has ended; it begins anew", self._name)
+            except asyncio.CancelledError:
+                if told_to_end():
+                    raise
+                log.exception("%s was cut off; it begins anew", self._name)
             except Exception:
                 log.exception("%s failed; it begins anew", self._name)
             metrics.background_restarts.labels(self._name).inc()
