@@ -166,6 +166,8 @@ class Handover:
                     self._peers.inherit(owner, elsewhere)
                 case {"avatar_deleted": str(name)}:
                     self._sessions.avatar_deleted(name)
+                case {"avatar_renamed": str(name), "to": str(new_name)}:
+                    self._sessions.avatar_renamed(name, new_name)
                 case _:
                     raise InvalidInputError("peer: it asks for what is not known here")
             await answer("")

@@ -131,6 +131,11 @@ class LoopShelf:
         for key in [key for key, whose in self._avatars.items() if whose == avatar]:
             self._remove(key)
 
+    def rename(self, avatar: str, new_name: str) -> None:
+        """That face is called so from now on."""
+        for key in [key for key, whose in self._avatars.items() if whose == avatar]:
+            self._avatars[key] = new_name
+
     def put(self, loop: IdleLoop, avatar: str = "") -> bool:
         """Keep a loop of that face. False where those in use leave no room."""
         key, size = (loop.digest, loop.codec, loop.listening), loop.size_bytes

@@ -475,6 +475,11 @@ class Session:
         self._take_off(attached=self.stages.attached)
         self._performer.refresh_face()
 
+    def avatar_renamed(self, name: str) -> None:
+        """The face that it wears is called so from now on."""
+        self.stages.avatar_renamed(name)
+        self._hub.publish(self.options.event(self.id))
+
     def _take_off(self, *, attached: bool) -> None:
         name = self.options.avatar
         if not name:

@@ -224,6 +224,13 @@ class Sessions:
             if session.options.avatar == name:
                 session.avatar_deleted()
 
+    def avatar_renamed(self, name: str, new_name: str) -> None:
+        """Sessions that wear it go on with it, and are told what it is called now."""
+        self._loops.rename(name, new_name)
+        for session in self.all():
+            if session.options.avatar == name:
+                session.avatar_renamed(new_name)
+
     async def hand_on(self, session: Session) -> None:
         """It has gone to another gateway: let go of it here."""
         await self._end(session, "moved", "the session has gone to another gateway")

@@ -197,7 +197,9 @@ class Catalog:
     async def rename_avatar(self, name: str, new_name: str) -> Avatar:
         """Raises UnknownNameError, InvalidInputError, AlreadyExistsError."""
         request = face_pb2.RenameAvatarRequest(name=name, new_name=new_name)
-        return _avatar_of(await self._call("face", "RenameAvatar", request))
+        # What is under the old name is deleted as any other is.
+        told = await self._call("face", "RenameAvatar", request, timeout_s=DELETE_TIMEOUT_S)
+        return _avatar_of(told)
 
     async def check_voice(self, name: str) -> None:
         """Raises UnknownNameError that lists what exists."""

@@ -86,10 +86,19 @@ class LoopLibrary:
     def forget(self, avatar: str) -> None:
         """An avatar was deleted: no loop of it is kept, or fetched."""
         self._shelf.forget(avatar)
-        self._wanted = {w: None for w in self._wanted if w.avatar != avatar}
-        self._not_before_s = {w: at for w, at in self._not_before_s.items() if w.avatar != avatar}
+        self._give_up(avatar)
         metrics.loops.set(len(self._shelf))
         metrics.loop_bytes.set(self._shelf.bytes)
+
+    def rename(self, avatar: str, new_name: str) -> None:
+        """An avatar is called so now: its loops stay, and those on their way are asked for anew."""
+        self._shelf.rename(avatar, new_name)
+        self._give_up(avatar)
+
+    def _give_up(self, avatar: str) -> None:
+        """Nothing is fetched of what is called so."""
+        self._wanted = {w: None for w in self._wanted if w.avatar != avatar}
+        self._not_before_s = {w: at for w, at in self._not_before_s.items() if w.avatar != avatar}
 
     async def _fetch_wanted(self) -> None:
         while True:

@@ -251,6 +251,10 @@ class Stages:
         self.options = replace(self.options, avatar="")
         self._face_stale = attached
 
+    def avatar_renamed(self, name: str) -> None:
+        """The face goes on with the avatar; only who attaches again asks for it by this name."""
+        self.options = replace(self.options, avatar=name)
+
     def refresh_face(self) -> None:
         """Attach to the face anew if the avatar has been changed since."""
         if self._face_stale:

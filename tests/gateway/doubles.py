@@ -108,6 +108,8 @@ class Seen:
     """Avatars whose loop was asked for."""
     live_pictures: int = 0
     keyframes: int = 0
+    rename_within_s: float = 0.0
+    """How long an avatar's renaming may take."""
 
     def of(self, service: str, kind: str) -> list[Any]:
         """Messages of one kind that one service has received."""
@@ -527,6 +529,7 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         return made
 
     async def RenameAvatar(self, request: Any, context: Any) -> Any:
+        self.seen.rename_within_s = context.time_remaining()
         if request.new_name in ("eve", *self.created):
             await context.abort(grpc.StatusCode.ALREADY_EXISTS, f"avatar {request.new_name} exists")
         renamed = self.created.pop(request.name)

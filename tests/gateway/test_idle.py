@@ -270,8 +270,9 @@ def test_what_is_in_use_stays_and_the_rest_makes_room() -> None:
 
 def test_of_a_face_that_is_deleted_no_loop_stays() -> None:
     shelf = LoopShelf(1_000_000)
-    for name, avatar in (("a", "ann"), ("b", "ann"), ("c", "bob")):
+    for name, avatar in (("a", "annie"), ("b", "annie"), ("c", "bob")):
         assert shelf.put(loop_of(name), avatar)
+    shelf.rename("annie", "ann")
     held = shelf.take("a", H264)
     assert held is not None
     shelf.forget("ann")

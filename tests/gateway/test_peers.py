@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -21,6 +22,7 @@ from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import problem
+from tests.gateway.test_faults import first_of
 from tests.gateway.test_turns import collect
 from tests.gateway.test_webrtc import Browser
 from visavis.client import GatewayClient, GatewayError, GatewaySession
@@ -141,6 +143,37 @@ async def test_a_call_of_the_other_one_is_hung_up(
 ) -> None:
     await client.call("POST", f"/v1/realtime/calls/{theirs.id}/hangup")
     assert not other.inside.sessions.all()
+
+
+async def test_sessions_of_both_keep_an_avatar_that_gets_another_name(
+    client: GatewayClient, gateway: RunningGateway, other: RunningGateway, doubles: Doubles
+) -> None:
+    form: dict[str, Any] = {"data": {"name": "me"}, "files": {"photo": ("me.jpg", b"picture")}}
+    await client.call("POST", "/v1/avatars", **form)
+    for url in (gateway.url, other.url):
+        async with GatewayClient(url, KEY) as direct:
+            wish, here = {"avatar": "me"}, {"X-Visavis-Passed-On": "1"}
+            await direct.call("POST", "/v1/sessions", json=wish, headers=here)
+    sessions = [*gateway.inside.sessions.all(), *other.inside.sessions.all()]
+    async with contextlib.AsyncExitStack() as ending:
+        sockets = [
+            await ending.enter_async_context(client.connect(f"/v1/sessions/{session.id}/events"))
+            for session in sessions
+        ]
+        await client.call("PATCH", "/v1/avatars/me", json={"name": "mine"})
+        assert doubles.seen.rename_within_s > 20, "as long as a deletion, which is a part of it"
+        for session, socket in zip(sessions, sockets, strict=True):
+            told = GatewaySession(client, session.id, socket).events()
+            async with asyncio.timeout(30):
+                named = [event["avatar"] async for event in first_of(told, "session", 2)]
+            assert named == ["me", "mine"]
+        asked = doubles.seen.of("face", "config")
+        assert [request.config.face.avatar for request in asked] == ["me", "me"], "nobody left it"
+        await doubles.stop("face")
+        await doubles.start("face")
+        await until(lambda: len(doubles.seen.of("face", "config")) == 4)
+        again = doubles.seen.of("face", "config")[2:]
+        assert [request.config.face.avatar for request in again] == ["mine", "mine"]
 
 
 async def test_media_over_webrtc_go_to_the_other_one_by_themselves(

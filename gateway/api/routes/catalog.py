@@ -246,5 +246,11 @@ async def delete_avatar(name: str, gateway: TheGateway) -> Response:
 
 @router.patch("/avatars/{name}", responses=responses(400, 404, 409, 413, 422, 503))
 async def rename_avatar(name: str, body: AvatarChange, gateway: TheGateway) -> AvatarInfo:
-    """Give an avatar that was made here another name; sessions that show it keep it."""
-    return AvatarInfo(**asdict(await gateway.catalog.rename_avatar(name, body.name)))
+    """Give an avatar that was made here another name, everywhere.
+
+    Sessions that show it keep it, and are told by a `session` event what it is called now.
+    """
+    renamed = await gateway.catalog.rename_avatar(name, body.name)
+    gateway.sessions.avatar_renamed(name, body.name)
+    await gateway.peers.tell_others({"avatar_renamed": name, "to": body.name})
+    return AvatarInfo(**asdict(renamed))
