@@ -110,7 +110,7 @@ class Registry:
         """Instances that were found, those that were last found at the end."""
         self._watch = Keeper("registry", self._keep_watching)
         self._refreshing = asyncio.Lock()
-        self._looks = 0
+        self.looks = 0
         """So many times `refresh` has begun to ask."""
         self._bus_answers = True
         self._clock = MonotonicClock()
@@ -256,16 +256,17 @@ class Registry:
         if replica.instance in self._states:
             self._states[replica.instance] = ReplicaState(replica)
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, after: int | None = None) -> None:
         """Ask the bus who is there, and each one how loaded it is.
 
-        Those who ask while others are being answered share one look.
+        Those who ask while others are being answered share one look. after: any that has begun
+        since there were so many `looks` will do; None: since now.
         """
-        wanted = self._looks + 1
+        wanted = (self.looks if after is None else after) + 1
         async with self._refreshing:
-            if self._looks >= wanted:
+            if self.looks >= wanted:
                 return
-            self._looks += 1
+            self.looks += 1
             try:
                 await self._bus.flush(BUS_TIMEOUT_S)
                 self._bus_answers = True

@@ -84,6 +84,8 @@ class Entrance:
         self._waits_s: list[float | None] = []
         self._waits_at_s = float("-inf")
         self._not_before_s = self._let_in_at_s = float("-inf")
+        self._outdated = 0
+        """Of the registry's looks, the last that may not know of all whom we have let in."""
         self._in_turn = asyncio.Lock()
         self._changed = asyncio.Event()
         self._keeper = Keeper("entrance", self._let_in)
@@ -181,7 +183,7 @@ class Entrance:
             self._keep_awake()
             head = self._line.head
             if head is not None and now_s >= self._not_before_s and self._short(head.wish) is None:
-                await self._see_others()
+                await self._see_others(self._registry.looks)
                 if self._short(head.wish) is None:
                     await self._admit(head)
             await asyncio.sleep(LOOK_S)
@@ -205,6 +207,8 @@ class Entrance:
             log.exception("the session of the next in line could not be made")
             self._refuse(place, "an internal error: the session could not be made")
             return
+        finally:
+            self._outdated = self._registry.looks
         self._let_in_at_s = self._clock.now()
         self._not_before_s = self._let_in_at_s + SEEN_S
         if self._line.position(place):
@@ -220,45 +224,64 @@ class Entrance:
     async def _enter(self, wish: Wish) -> Session:
         if self._sessions.draining:
             raise DrainingError(ENDING)
+        came = self._registry.looks
         if answer_load(self._registry.replicas) < _TIGHT:
-            return await self._create(wish)
+            return await self._create(wish, came)
         async with self._in_turn:
+            self._refuse_behind_others()
             # What the last one asks has to be in what replicas tell before another is weighed.
-            await asyncio.sleep(max(0.0, self._let_in_at_s + SEEN_S - self._clock.now()))
-            await self._see_others()
-            return await self._create(wish)
+            unseen_s = self._let_in_at_s + SEEN_S - self._clock.now()
+            if unseen_s > 0:
+                await asyncio.sleep(unseen_s)
+                self._outdated = self._registry.looks
+            await self._see_others(came)
+            return await self._create(wish, came)
 
-    async def _see_others(self) -> None:
+    async def _see_others(self, came: int) -> None:
         """Whom other gateways have let in since replicas last told; nothing where there are none.
 
         A replica sees to its own room; what answers may take together no replica knows.
         """
         if len(self._registry.gateways) > 1:
-            await self._registry.refresh()
+            await self._look(came)
 
-    async def _create(self, wish: Wish) -> Session:
-        await self._refuse_where_full(wish)
+    async def _look(self, came: int) -> None:
+        """Ask replicas anew, for a visitor who came when there had been so many looks.
+
+        One that began since, and knows of all whom we have let in, is as good: of a crowd that
+        stands in turn the first one's look serves all.
+        """
+        await self._registry.refresh(after=max(came, self._outdated))
+
+    async def _create(self, wish: Wish, came: int) -> Session:
+        await self._refuse_where_full(wish, came)
         try:
             session = await self._sessions.create(
                 wish.options, wish.persona, wish.welcome, wish.owner
             )
         except NoRoomError as error:
             raise self._explained(error.service, str(error)) from None
+        finally:
+            self._outdated = self._registry.looks
         session.remember(wish.said)
         self._let_in_at_s = self._clock.now()
         return session
 
-    async def _refuse_where_full(self, wish: Wish) -> None:
+    async def _refuse_where_full(self, wish: Wish, came: int) -> None:
         """Raises NoRoomError: others wait, or a stage is known to have no room."""
-        if self._line.head is not None:
-            raise self._explained("queue", f"{len(self._line)} visitors wait already")
+        self._refuse_behind_others()
         short = self._short(wish)
         if short is not None and short.service != "gateway":
             # Since it was told, somebody may have left.
-            await self._registry.refresh()
+            await self._look(came)
             short = self._short(wish)
         if short is not None:
             raise self._explained(short.service, f"{short.service}: {short.why}")
+
+    def _refuse_behind_others(self) -> None:
+        """Raises NoRoomError where somebody stands in line."""
+        if self._line.head is not None:
+            raise self._explained("queue", f"{len(self._line)} visitors wait already")
 
     def _short(self, wish: Wish) -> Shortage | None:
         if self._sessions.free <= 0:

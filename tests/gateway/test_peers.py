@@ -14,10 +14,14 @@ import httpx
 import pytest
 import pytest_asyncio
 import websockets
+from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from gateway.session.session import Session
 from gateway.settings import GatewaySettings
+from gateway.stages import registry
 from gateway.stages.room import answer_load
+from gateway.waiting.entrance import Wish
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
@@ -26,9 +30,11 @@ from tests.gateway.test_faults import first_of
 from tests.gateway.test_turns import collect
 from tests.gateway.test_webrtc import Browser
 from visavis.client import GatewayClient, GatewayError, GatewaySession
+from visavis.serving.discovery import Replica, discover
 from visavis.wire.subjects import gateway_subject
 
 KEY = "secret"
+CROWD = 40
 SETTINGS = {"api_key": KEY, "token_key": "s" * 32, "recording_limit_s": 60.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -109,6 +115,39 @@ async def test_whom_the_other_one_has_just_let_in_counts_at_once(
     doubles.script.capacity["predicted_p95_s"] = 0.5  # and has come, and no stage has told it yet
     with pytest.raises(GatewayError, match="answers would begin"):
         await client.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+
+
+async def test_a_crowd_for_whom_there_is_no_room_shares_a_look(
+    monkeypatch: pytest.MonkeyPatch,
+    client: GatewayClient,
+    gateway: RunningGateway,
+    other: RunningGateway,
+    doubles: Doubles,
+) -> None:
+    """Those who came while the first one's look was under way need one of their own."""
+    doubles.script.capacity = {"sessions": 1, "alone_p95_s": 0.2, "predicted_p95_s": 0.5}
+    await gateway.inside.registry.refresh()
+    came, looks = list[Wish](), list[Client]()
+    enter = gateway.inside.entrance.enter
+
+    async def entering(wish: Wish) -> Session:
+        came.append(wish)
+        return await enter(wish)
+
+    async def looking(bus: Client) -> list[Replica]:
+        looks.append(bus)
+        await until(lambda: len(came) == CROWD)
+        return await discover(bus, wait_s=0.05)
+
+    monkeypatch.setattr(gateway.inside.entrance, "enter", entering)
+    monkeypatch.setattr(registry, "discover", looking)
+
+    async def knock() -> None:
+        with pytest.raises(GatewayError, match="answers would begin"):
+            await client.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+
+    await asyncio.gather(*(knock() for _ in range(CROWD)))
+    assert len(looks) <= 8, "two, and those that both gateways have now and then"
 
 
 async def test_a_session_of_the_other_one_is_talked_to_and_watched(
