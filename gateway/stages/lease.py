@@ -176,7 +176,8 @@ class StageLease:
         if self._ready.is_set():
             self._restarting = True
             self._ready.clear()
-            self._call.cancel()
+            # Its replica is asked first, and would refuse the session while it still has it.
+            self._background.run(self._leave(self._call))
         else:
             self._outdated = True
 
@@ -304,10 +305,13 @@ class StageLease:
             self._ready.clear()
             self._call.cancel()
             restarting, self._restarting = self._restarting, False
-            # There the session may be a moment longer, and would be refused.
-            self._served_by = ""
             self._away = _RETURNING if restarting else message
-            if not restarting:
+            if restarting:
+                if self._replica is not None:
+                    self._registry.returned(self._replica, light=self.light)
+            else:
+                # There the session may be a moment longer, and would be refused.
+                self._served_by = ""
                 metrics.stage_attach.labels(self.service, "lost").inc()
                 if self._replica is not None:
                     self._registry.lost(self._replica)
@@ -398,10 +402,10 @@ class StageLease:
             await self.tell(self._told_last)  # meanwhile the old one was told
 
     async def _switch(self, replica: Replica, call: Any, *, at_once: bool) -> bool:
-        """What is sent from now on goes to this replica; False where a turn has just begun."""
+        """What is sent from now on goes to this replica; False where it is not to be."""
         async with self._writing:
-            if not at_once and not self._listener.may_move(self.service):
-                return False
+            if self._restarting or not (at_once or self._listener.may_move(self.service)):
+                return False  # it attaches anew by itself, or a turn has just begun
             self._take(replica, call)
             return True
 

@@ -76,6 +76,8 @@ class Script:
     """Status that an Attach of a service, or of one replica by its name, ends with."""
     may_attach: asyncio.Event = field(default_factory=_set)
     """While it is clear, a replica reads who attaches and is not ready."""
+    lingers: bool = False
+    """A replica has a session whose stream was cut off, not closed, for longer, and refuses it."""
     prerender_fails: bool = False
     network: Callable[[int], Awaitable[int]] | None = None
     """Port by which others reach the one that a replica listens on."""
@@ -124,6 +126,7 @@ class Double:
     def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
         self.bus, self.script, self.seen, self.instance = bus, script, seen, instance
         self.leases = 0
+        self._had: set[str] = set()
         self._server = grpc.aio.server(options=SERVER_OPTIONS)
         self._micro: Any = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -208,8 +211,11 @@ class Double:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no avatar {gone!r}")
         if self.leases >= self.script.slots or self._draining.is_set():
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
+        if self.script.lingers and config.session in self._had:
+            await context.abort(grpc.StatusCode.ALREADY_EXISTS, "it is attached already")
         await self.script.may_attach.wait()
         self.leases += 1
+        self._had.add(config.session)
         self.seen.attached[self.name] = self.seen.attached.get(self.name, 0) + 1
         listening = asyncio.Event()
         events = self.events[config.session] = asyncio.Queue()
@@ -231,6 +237,7 @@ class Double:
             if not reader.done():
                 yield control_pb2.AttachEvent(draining=control_pb2.Draining())
             await reader
+            self._had.discard(config.session)
         finally:
             self.leases -= 1
             for task in tasks:

@@ -96,6 +96,21 @@ async def test_a_loss_after_a_change_of_face_while_it_was_away_is_told(
         assert [event["code"] for event in lost] == ["stage_lost"] * 2
 
 
+async def test_a_session_whose_avatar_is_changed_keeps_its_replica(
+    client: GatewayClient, gateway: RunningGateway, doubles: Doubles
+) -> None:
+    """Though another one has more room: what is drawn for the session is warm there."""
+    async with client.session() as session:
+        path, first = f"/v1/sessions/{session.id}", doubles.running["face"].instance
+        await doubles.start("face")
+        await gateway.inside.registry.refresh()
+        doubles.script.lingers = True
+        await client.call("PATCH", path, json={"avatar": "eve"})
+        await until(lambda: doubles.seen.of("face", "config")[-1].config.face.avatar == "eve")
+        await eventually(lambda: _attached(client, path, "face"))
+        assert await _attached(client, path, "face") == first
+
+
 async def test_an_avatar_that_is_gone_as_the_face_comes_back_is_changed_for_the_default_one(
     client: GatewayClient, doubles: Doubles
 ) -> None:
