@@ -303,7 +303,17 @@ def test_told_waits_are_held_against_those_that_visitors_had() -> None:
     assert right == Wait(40.0, 30.0, 2, admitted=True)
     waits = [right, Wait(10.0, 30.0, 1, True), Wait(9.0, None, 1, True), Wait(99.0, 1.0, 9, False)]
     clients = [ClientReport(waits=waits)]
-    assert sum_up(9, 0, (5.0, 65.0), clients, StackReport()).told_right_share == 0.5
+    assert sum_up(9, 0, (5.0, 65.0), clients, StackReport()).told_right_share == 1 / 3
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "admitted", "right"),
+    [(10.0, False, None), (60.0, False, None), (60.1, False, False), (60.0, True, True)],
+)
+def test_who_waits_yet_was_told_wrong_once_no_end_could_make_it_right(
+    waited_s: float, admitted: bool, right: bool | None
+) -> None:
+    assert Wait(waited_s, 30.0, 1, admitted).told_right is right
 
 
 def test_visits_are_the_same_in_every_run_and_as_long_as_wanted() -> None:

@@ -62,7 +62,9 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
     table.add_row("visitors refused", *(str(len(step.refused)) for step in steps))
     if any(step.waits for step in steps):
         table.add_row("visitors who waited in line", *(str(len(step.waits)) for step in steps))
-        table.add_row("waits told within 50 %", *map(_told_right, steps))
+        table.add_row(
+            "waits told within 50 % (judged; wait yet / told none)", *map(_told_right, steps)
+        )
     table.add_row("duty, as it came out", *(f"{step.duty:.2f}" for step in steps))
     return table
 
@@ -80,8 +82,11 @@ def late_pictures(step: StepResult) -> str:
 
 def _told_right(step: StepResult) -> str:
     share = step.told_right_share
-    judged = sum(wait.told_right is not None for wait in step.waits)
-    return "-" if share is None else f"{share:.0%} ({judged})"
+    told = "-" if share is None else f"{share:.0%}"
+    untold = sum(wait.told_s is None for wait in step.waits)
+    unknown = sum(wait.told_right is None for wait in step.waits) - untold
+    judged = len(step.waits) - untold - unknown
+    return f"{told} ({judged}; {unknown} / {untold})"
 
 
 def _bound(seconds: float | None) -> str:

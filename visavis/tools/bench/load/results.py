@@ -52,8 +52,12 @@ class Wait:
 
     @property
     def told_right(self) -> bool | None:
-        """None where nothing was told, or where it is not known."""
-        if not self.admitted or self.told_s is None:
+        """None where nothing was told, or where it is not known: who goes on waiting may yet be
+        told right, until he has waited twice as long as he was told.
+        """
+        if self.told_s is None:
+            return None
+        if not self.admitted and self.waited_s <= self.told_s / (1.0 - WAIT_TOLERANCE):
             return None
         return abs(self.told_s - self.waited_s) <= WAIT_TOLERANCE * self.waited_s
 
@@ -143,7 +147,7 @@ class StepResult:
 
     @property
     def told_right_share(self) -> float | None:
-        """Of the waits that were told and came to their end, those that were told about right."""
+        """Of the waits of which that is known, those that were told about right."""
         judged = [wait.told_right for wait in self.waits if wait.told_right is not None]
         return sum(judged) / len(judged) if judged else None
 
