@@ -264,7 +264,6 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
         status = self.leases.status(
             [engine_status(network.bundle, network.state) for network in self._studio.networks],
             FaceService.languages,
-            free_slots=max(0, self.leases.slots.free - self._animations.running),
         )
         return face_pb2.FaceStatus(service=status, blendshapes=ARKIT_NAMES)
 

@@ -158,6 +158,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self._backend = backend
         self.leases = leases
         self._slots = SlotPool(backend.slots)
+        leases.free_slots = lambda: self._slots.free
         self._read_slots: dict[int, Place] = {}
         """Where the persona was read, or is being read, with the place of that."""
 
@@ -237,7 +238,6 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         return self.leases.status(
             [engine_status(backend.model, state, file=backend.file)],
             LlmService.languages,
-            free_slots=self._slots.free,
         )
 
 

@@ -149,6 +149,26 @@ async def test_a_client_that_cancels_frees_its_slot() -> None:
         assert (status.slots, status.free_slots) == (1, 1)
 
 
+async def test_what_is_told_once_a_second_counts_answers_without_a_session() -> None:
+    """As whoever asks is told: by both a gateway chooses, and the newest counts."""
+    backend = FakeBackend(Delta("Well"), slots=2, hang=True)
+    settings = LlmSettings.model_validate({"admission": "slots"})
+    service = LlmService(settings, None, "llm-test", backend=backend)
+    async with served(service, "visavis.v1.LanguageModel") as channel:
+        stub = Stub(channel)
+        calls = []
+        for free, refusal in ((1, ""), (0, "all 2 slots are taken")):
+            calls.append(stub.Generate(request()))
+            assert (await calls[-1].read()).text == "Well"
+            told = service.leases.capacity()
+            assert (told.free_slots, told.refusal) == (free, refusal)
+            asked = await stub.GetStatus(control_pb2.GetStatusRequest())
+            assert (asked.free_slots, asked.capacity.free_slots) == (free, free)
+        for call in calls:
+            call.cancel()
+        await asyncio.wait_for(backend.freed.wait(), 30)
+
+
 async def test_an_engine_failure_is_unavailable_and_the_next_call_works() -> None:
     backend = FakeBackend(EngineError("the model is gone"))
     async with serving(backend) as stub:

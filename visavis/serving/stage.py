@@ -354,6 +354,8 @@ class Leases:
         self._instance = instance
         self._bus = bus
         self._version = version("visavis")
+        self.free_slots: Callable[[], int] = lambda: self.slots.free
+        """How many sessions more find a slot; a service whose other calls take slots, too, says."""
         self._draining = asyncio.Event()
         self._departures = Departures()
         self._clock = MonotonicClock()
@@ -408,19 +410,16 @@ class Leases:
         now = self.admission.capacity()
         if self._draining.is_set():
             return replace(now, free_slots=0, refusal=f"{self._instance} is about to end")
-        return now
+        free = self.free_slots()
+        if now.free_slots and not free:
+            return replace(now, free_slots=0, refusal=f"all {self.slots.slots} slots are taken")
+        return replace(now, free_slots=min(now.free_slots, free))
 
     def status(
-        self,
-        engines: Iterable[pb.EngineStatus],
-        languages: Sequence[str],
-        *,
-        free_slots: int | None = None,
+        self, engines: Iterable[pb.EngineStatus], languages: Sequence[str]
     ) -> pb.ServiceStatus:
-        """What GetStatus answers. free_slots: where calls other than Attach take slots as well."""
+        """What GetStatus answers."""
         capacity = message_of(self.capacity(), self._service, self._instance)
-        if free_slots is not None:
-            capacity.free_slots = min(capacity.free_slots, free_slots)
         return pb.ServiceStatus(
             service=self._service,
             instance=self._instance,
