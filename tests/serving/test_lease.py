@@ -21,7 +21,7 @@ from visavis.serving.errors import (
 )
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
-from visavis.serving.runtime import SERVER_OPTIONS
+from visavis.serving.runtime import KEEPALIVE, SERVER_OPTIONS
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
 
@@ -243,3 +243,11 @@ def test_no_more_calls_than_the_limit_run_at_once() -> None:
 def test_without_a_bus_the_error_names_the_setting() -> None:
     with pytest.raises(BusError, match="nats_url"):
         need_bus(None)
+
+
+def test_a_replica_that_is_frozen_is_given_up_within_three_seconds() -> None:
+    """That it is given up at all is seen elsewhere; when, depends there on the machine."""
+    limits_ms = dict(KEEPALIVE)
+    silent_ms = limits_ms["grpc.keepalive_time_ms"]
+    for answer in ("grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"):
+        assert silent_ms + limits_ms[answer] < 3000
