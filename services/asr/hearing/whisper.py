@@ -103,7 +103,7 @@ class Whisper(Transcriber):
         segments = self._segments(decoded.tokens, language, len(pcm))
         if not segments or self._is_no_speech(decoded):
             return Transcript("", language)
-        space = "" if language == "zh" else " "
+        space = "" if language in UNSPACED else " "
         text = space.join(s.text for s in segments)
         hum_odds = None
         if self._listeners is not None and language == _FITTED_LANGUAGE:
