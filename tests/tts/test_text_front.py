@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from services.tts.text.english import say_addresses
-from services.tts.text.mandarin import normalize
+from services.tts.text.english import EnglishLetters, say_addresses
+from services.tts.text.mandarin import BakerPhonemes, normalize
 from services.tts.text.script_runs import clean, split_by_script
 
 
@@ -70,6 +72,16 @@ def test_split_by_script(text: str, default: str, expected: list[tuple[str, str]
         ("1,234.5元", "一千二百三十四点五元"),
         ("1/2", "二分之一"),
         ("3-5个", "三到五个"),
+        ("3~5天", "三到五天"),
+        ("20 ~ 25℃", "二十到二十五摄氏度"),
+        ("-3~5℃", "零下三到五摄氏度"),
+        ("5-10%", "百分之五到百分之十"),
+        ("5%～10%", "百分之五到百分之十"),
+        ("2010-2020年", "二零一零年到二零二零年"),
+        ("1990年~2000年", "一九九零年到二零零零年"),
+        ("8:00-10:30", "八点整到十点三十分"),
+        ("~~5~~", "五"),
+        ("010-12345678", "零幺零幺二三四五六七八"),
         ("2个人", "两个人"),
         ("第2个", "第二个"),
         ("12个", "十二个"),
@@ -90,7 +102,35 @@ def test_split_by_script(text: str, default: str, expected: list[tuple[str, str]
     ],
 )
 def test_normalize_mandarin(text: str, expected: str) -> None:
-    assert normalize(text) == expected
+    assert normalize(clean(text)) == expected
+
+
+def test_a_character_that_no_dictionary_reads_is_left_out_and_the_rest_is_spoken(
+    tmp_path: Path,
+) -> None:
+    """881 of them come back with a tone behind them, and took the rest of the answer along."""
+    mapper = tmp_path / "mapper.json"
+    mapper.write_text('{"symbol_to_id": {}, "pinyin_dict": {"hao": ["h", "ao"]}}', "utf-8")
+    phonemes = BakerPhonemes(mapper)
+    every = (*range(0x3400, 0x4DC0), *range(0x4E00, 0xA000))
+    for at in range(0, len(every), 200):
+        assert phonemes.symbols("好" + "".join(map(chr, every[at : at + 200])))
+    assert phonemes.symbols("好㗎好") == ["sil", "h", "ao3", "#0", "h", "ao3", "sil"]
+
+
+def test_what_is_compared_is_no_tag() -> None:
+    assert clean("if a<b then c>d") == "if a<b then c>d"
+    assert clean('<p class="x">Hi<br/> <a href=y>you</a></p>') == "Hi you"
+
+
+@pytest.mark.parametrize(
+    ("span", "same"),
+    [("10~20 minutes", "10 to 20 minutes"), ("5-10%", "5 to 10%"),
+     ("8:00–10:00", "8:00 to 10:00")],
+)  # fmt: skip
+def test_an_english_range_has_its_to(span: str, same: str) -> None:
+    letters = EnglishLetters()
+    assert letters.parts(clean(span), 500) == letters.parts(same, 500)
 
 
 def test_addresses_are_said() -> None:

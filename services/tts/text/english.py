@@ -180,6 +180,8 @@ def going_on(ahead: str) -> str:
 
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
 _LONG_NUMBER = re.compile(r"\d{16,}")
+# Ranges of shares and of times, whose dash the dictionary's own rules leave out.
+_SPAN = re.compile(r"(?<=\d)%?\s*[-–—]\s*(?=\d[\d.]*%)|(?<=:\d\d)\s*[-–—]\s*(?=\d{1,2}:\d\d)")
 _ENDINGS = frozenset(".,;:!?…—")
 
 
@@ -249,7 +251,8 @@ class EnglishLetters:
         """Letters of `text` that the voices have; "" where it has no sound."""
         if not text:
             return ""
-        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, say_addresses(text)))
+        text = _SPAN.sub(" to ", say_addresses(text))
+        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, text))
         known = "".join(letter for letter in letters if letter in letter_ids()).strip()
         return known if any(letter.isalpha() for letter in known) else ""
 

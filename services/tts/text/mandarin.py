@@ -145,6 +145,8 @@ def _say_group(value: int) -> str:
 # Text as it is written -> as it is said: numbers, dates, times, units, symbols.
 
 _N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
+_TO = r"\s*[-–—~～]\s*"
+_DEGREES = r"(?:[℃℉]|°[CF]?)"
 _UNITS = {
     "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
     "ml": "毫升", "mL": "毫升", "m²": "平方米", "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
@@ -186,7 +188,20 @@ def _hours(hours: str) -> str:
 
 
 def _range(match: re.Match[str]) -> str:
-    return f"{say_number(match.group(1))}到{match.group(2)}"
+    return f"{say_number(match.group(1))}到"
+
+
+def _percents(match: re.Match[str]) -> str:
+    least, most, sign = match.groups()
+    return f"{least}{sign}到{most}{sign}"
+
+
+def _years(match: re.Match[str]) -> str:
+    return f"{match.group(1)}年到"
+
+
+def _times(match: re.Match[str]) -> str:
+    return f"{match.group(1)}到"
 
 
 def _percent(match: re.Match[str]) -> str:
@@ -227,16 +242,25 @@ def _number(match: re.Match[str]) -> str:
     return say_number(match.group())
 
 
+def _below_zero(match: re.Match[str]) -> str:
+    return f"零下{say_number(match.group(1))}到"
+
+
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:日|号)?(?!\d)"), _date),
-    (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
-    (re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time),
     (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
     (re.compile(r"(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"), _digit_by_digit),
+    # Both ends of a range are of one kind, which is often written behind the second alone.
+    (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
+    (re.compile(rf"(?<!\d)(\d{{4}})\s*年?{_TO}(?=\d{{4}}\s*年)"), _years),
+    (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _times),
+    (re.compile(rf"(?<![\w%])[-−]({_N})\s*{_DEGREES}?{_TO}(?={_N}\s*{_DEGREES})"), _below_zero),
+    (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
+    (re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time),
     (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),
     (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
     (re.compile(rf"([$€£¥￥])\s*({_N})\s*([百千万亿]*)"), _money),
-    (re.compile(rf"(?<![\d.])({_N})\s*[-–~～]\s*(?=\d)()"), _range),
+    (re.compile(rf"(?<![\d.])({_N}){_TO}(?=\d)"), _range),
     (
         re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z])"),
         _unit,
@@ -380,8 +404,9 @@ def _readings(characters: str) -> list[str]:
     found = pinyin(characters, style=Style.TONE3, neutral_tone_with_five=True, errors="default")
     for heteronyms in found:
         reading = heteronyms[0]
-        # Characters without a reading come back as they are, several in one.
-        readings += list(reading) if is_han(reading[0]) else [reading]
+        # Characters without a reading come back as they are, several in one, some with a tone.
+        unread = [character for character in reading if is_han(character)]
+        readings += unread or [reading]
     return readings
 
 

@@ -7,10 +7,14 @@ import unicodedata
 from dataclasses import dataclass
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
-_TAG = re.compile(r"</?[A-Za-z][^<>\n]{0,60}>")
+# Names, and attributes with values: what is compared ("a<b then c>d") is none.
+_TAG = re.compile(
+    r"</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+(?:\s*=\s*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'|[^\s\"'<>]+)))*\s*/?>"
+)
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
 _LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
+_SPAN = re.compile(r"(?:(?<=[\d%‰℃℉°年月日号])|(?<=°[CF]))\s*[~～〜]\s*(?=[-−]?\d)")
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
 _TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
 _HASH = re.compile(r"#+(?!\d)")
@@ -30,7 +34,7 @@ def clean(text: str) -> str:
     text = _RULE.sub(" ", _TAG.sub(" ", text))
     text = _LINE_MARK.sub(" ", text)
     text = _TIMES.sub(" × ", text)
-    text = _HASH.sub(" ", _EMPHASIS.sub("", text))
+    text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
     text = text.replace("_", " ").replace("|", ", ").replace("\\", " ")
     text = "".join(char if _is_speech(char) else _gap(char) for char in text)
     text = _strip_head(_BLANKS.sub(" ", text).strip())
