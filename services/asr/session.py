@@ -40,8 +40,10 @@ _EVENTS_WAITING = 64
 # A second of 10 ms chunks and some: later sound is worth less than newer sound.
 _MIC_CHUNKS_WAITING = 128
 # Sound that comes faster than it was spoken (a file) waits for the networks;
-# live sound, which may come in bursts, does not.
-_LIVE_LEAD_S = 0.5
+# live sound, which may come in bursts, does not. A lead is forgotten bit by bit: a burst at the
+# beginning, or a microphone whose clock is fast, makes no file. What was late may catch up.
+_LIVE_LEAD_S, _MOST_LATE_S = 0.5, 3.0
+_LEAD_FORGOTTEN = 0.1
 # A microphone that falls silent without a word (muted, gone) must not leave an
 # utterance open: missing sound counts as silence.
 _PATIENCE_S = 0.3
@@ -93,7 +95,9 @@ class ListeningSession:
         self._vad = VadState()
         self._waiting = np.zeros(0, np.float32)
         self._heard_samples = 0
-        self._started: float | None = None
+        self._lead_s = 0.0
+        """So far what was heard is ahead of the clock."""
+        self._frame_at_s: float | None = None
         self._work: set[asyncio.Task[None]] = set()
         self._recognised: tuple[Stamp, ...] = ()
         self._events: asyncio.Queue[Heard | Exception | None] = asyncio.Queue(_EVENTS_WAITING)
@@ -182,8 +186,8 @@ class ListeningSession:
         await end_tasks(self._work)
 
     async def _listen(self, pcm: NDArray[np.float32]) -> None:
-        if self._started is None:
-            self._started = self._clock.now()
+        if self._frame_at_s is None:
+            self._frame_at_s = self._clock.now()
         self._waiting = np.concatenate([self._waiting, pcm])
         n_frames = len(self._waiting) // FRAME_SAMPLES
         if not n_frames:
@@ -194,18 +198,21 @@ class ListeningSession:
         speech = await self._hearing.speech(frames, self._vad)
         for frame, probability in zip(frames, speech, strict=True):
             self._heard_samples += FRAME_SAMPLES
+            ahead = self._ahead()
             await self._take(self._listener.hear_frame(frame, probability))
             if self._listener.far:
                 metrics.asr_far_voice_seconds.inc(FRAME_SAMPLES / SAMPLE_RATE_HZ)
-            if self._work and self._ahead():
+            if ahead and self._work:
                 await self._settle()
 
     def _ahead(self) -> bool:
-        if self._recorded:
-            return True
-        assert self._started is not None
-        passed_s = self._clock.now() - self._started
-        return self._heard_samples / SAMPLE_RATE_HZ - passed_s > _LIVE_LEAD_S
+        """Whether the next frame has come faster than it can have been spoken."""
+        now_s, before_s = self._clock.now(), self._frame_at_s
+        self._frame_at_s = now_s
+        passed_s = 0.0 if before_s is None else now_s - before_s
+        lead_s = self._lead_s + FRAME_SAMPLES / SAMPLE_RATE_HZ - passed_s * (1 + _LEAD_FORGOTTEN)
+        self._lead_s = max(-_MOST_LATE_S, lead_s)
+        return self._recorded or self._lead_s > _LIVE_LEAD_S
 
     async def _settle(self) -> None:
         """Until every question to the networks is answered, also those that answers raise."""

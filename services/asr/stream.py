@@ -103,6 +103,8 @@ class Listener:
         """Of the turn detector's opinions only the newest counts."""
         self._said_until = 0
         """Sample at which the last utterance ended."""
+        self._cut_at = 0
+        """Sample at which one was ended in mid-speech."""
         self._unjudged: dict[int, Hesitation] = {}
         """Of the newest finals, until it is told which of them was the visitor's."""
 
@@ -230,7 +232,7 @@ class Listener:
         first = start - lead
         if lead > _LEAD_SAMPLES:  # what was said before is no part of it
             first = min(max(first, self._said_until), start - _LEAD_SAMPLES)
-        return max(first, self._tape.start)
+        return max(first, self._cut_at, self._tape.start)
 
     @property
     def _lead_samples(self) -> int:
@@ -270,6 +272,7 @@ class Listener:
             pauses = [*sorted(utterance.settle_pauses), utterance.pause]
             return [Requeue((self, utterance.number, k), Order.FINAL) for k in pauses]
         # The sound stopped or became too long in the middle of speech.
+        self._cut_at = speech_end
         utterance.pause += 1
         utterance.finished = 1.0
         return [self._ask_recogniser(utterance, Purpose.PAUSE)]

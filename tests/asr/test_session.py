@@ -55,6 +55,19 @@ async def test_live_sound_is_heard_while_the_networks_think() -> None:
         assert [event.event for event in session.ready_events()] == [Event.SPEECH_STARTED]
 
 
+async def test_a_burst_at_its_beginning_makes_no_file_of_a_microphone() -> None:
+    hearing, clock = FakeHearing(), ManualClock()
+    async with open_session(hearing, clock) as session:
+        await session.hear(quiet(60), 16_000)
+        for _ in range(16):
+            clock.advance(1.0)
+            await session.hear(np.zeros(16_000, np.float32), 16_000)
+        hearing.hold.clear()
+        for at in range(0, len(QUESTION), 512):
+            clock.advance(512 / 16_000)
+            await asyncio.wait_for(session.hear(QUESTION[at : at + 512], 16_000), 30)
+
+
 async def test_leaving_ends_the_work_that_was_begun() -> None:
     hearing, clock = FakeHearing(), ManualClock()
     hearing.hold.clear()

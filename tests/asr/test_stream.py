@@ -158,6 +158,15 @@ def test_as_much_lies_before_the_speech_as_is_wanted_but_nothing_that_was_said()
     assert work.start_samples == 20 * FRAME_SAMPLES
 
 
+def test_what_was_cut_in_mid_speech_is_not_heard_twice() -> None:
+    desk = Desk()
+    desk.feed(loud(60))
+    desk.take(desk.listener.finish())
+    desk.feed(np.concatenate([loud(40), quiet(20)]))
+    first, second = (work for work in desk.asked if isinstance(work, Transcribe))
+    assert second.start_samples == first.end_samples == 60 * FRAME_SAMPLES
+
+
 def test_the_text_is_asked_for_before_the_end_is_sure() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(40), quiet(RULES.pause_frames)]))

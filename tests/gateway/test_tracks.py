@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,8 +18,18 @@ ORIGINS = {RATE_HZ: 4_294_960_000, VIDEO_HZ: 17}
 """The sound's RTP times wrap around within the first second."""
 
 
+@dataclass
+class Sent:
+    time_origin: int
+    media_time: int = 0
+
+
+SENT = {rate_hz: Sent(origin) for rate_hz, origin in ORIGINS.items()}
+
+
 def info(rate_hz: int, media_s: float, sent_s: float, packets: int = 1) -> Any:
     """As aiortc writes it: a packet of `media_s` happened to leave at `sent_s`."""
+    SENT[rate_hz].media_time = round(media_s * rate_hz)
     rtp = (ORIGINS[rate_hz] + round(media_s * rate_hz)) % (1 << 32)
     return RtcpSenderInfo(BEGIN + round(sent_s * SECOND), rtp, packets, 100)
 
@@ -32,9 +43,7 @@ def moment(rate_hz: int, told: Any) -> float:
 @pytest.fixture
 def tracks() -> dict[int, TrackReports]:
     clock = MediaClock()
-    return {
-        rate_hz: TrackReports(clock, rate_hz, ORIGINS[rate_hz]) for rate_hz in (RATE_HZ, VIDEO_HZ)
-    }
+    return {rate_hz: TrackReports(clock, rate_hz, sent) for rate_hz, sent in SENT.items()}
 
 
 def test_pictures_that_leave_late_do_not_bend_their_tracks_line(
@@ -57,6 +66,21 @@ def test_pictures_that_leave_late_do_not_bend_their_tracks_line(
     assert told == pytest.approx([0.10] * len(told), abs=3e-5)
 
 
+@pytest.mark.parametrize("hours", [14, 25])
+@pytest.mark.parametrize("first", [RATE_HZ, VIDEO_HZ])
+def test_who_joins_a_session_of_many_hours_has_them_together(
+    tracks: dict[int, TrackReports], hours: int, first: int
+) -> None:
+    """RTP times of pictures wrap around after 13 hours, those of sound after 25."""
+    (second,) = {RATE_HZ, VIDEO_HZ} - {first}
+    began_s = 3600.0 * hours
+    for rate_hz, sent_s in ((first, 0.0), (second, 0.5), (first, 1.0)):
+        made = info(rate_hz, began_s + sent_s, sent_s)
+        assert tracks[rate_hz].correct(made)
+        wraps_s = (1 << 32) / rate_hz
+        assert moment(rate_hz, made) % wraps_s == pytest.approx(began_s % wraps_s, abs=1e-3)
+
+
 def test_a_wrong_report_is_worse_than_none(tracks: dict[int, TrackReports]) -> None:
     assert not tracks[RATE_HZ].correct(info(RATE_HZ, 0.1, 0.0, packets=0)), "nothing has left yet"
 
@@ -72,7 +96,7 @@ async def test_reports_are_corrected_on_their_way_out() -> None:
         sent.extend(packets)
 
     sender._send_rtcp = note
-    report_media_time(sender, TrackReports(MediaClock(), RATE_HZ, ORIGINS[RATE_HZ]))
+    report_media_time(sender, TrackReports(MediaClock(), RATE_HZ, SENT[RATE_HZ]))
     await sender._send_rtcp([RtcpSrPacket(1, info(RATE_HZ, 0.0, 0.0, packets=0))])
     assert not sent, "no packet has left"
     for media_s, sent_s in ((0.1, 0.0), (0.1, 0.5)):

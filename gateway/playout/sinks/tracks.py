@@ -38,6 +38,18 @@ class Way(Protocol):
         """Send a packet (av.Packet) at once."""
 
 
+class Sent(Protocol):
+    """What has left; the same class again."""
+
+    @property
+    def time_origin(self) -> int:
+        """RTP time of media time 0."""
+
+    @property
+    def media_time(self) -> int:
+        """Of the newest packet, in units of its RTP clock. It may have been going for a day."""
+
+
 class PassTrack:
     """Sends encoded packets as they are; what a slow connection loses is lost up to a key frame.
 
@@ -99,12 +111,12 @@ class MediaClock:
 
 
 class TrackReports:
-    """Corrects a track's reports. Its RTP time is media time, and 0 of it is at `origin`."""
+    """Corrects a track's reports. Its RTP time is media time."""
 
-    def __init__(self, clock: MediaClock, rate_hz: int, origin: int) -> None:
+    def __init__(self, clock: MediaClock, rate_hz: int, sent: Sent) -> None:
         self._clock = clock
         self._rate_hz = rate_hz
-        self._origin = origin
+        self._sent = sent
 
     def correct(self, info: Any) -> bool:
         """Put a report's RTP time where its wall clock time lies in media time.
@@ -114,9 +126,8 @@ class TrackReports:
         """
         if not info.packet_count:
             return False
-        media_time = (info.rtp_timestamp - self._origin) % _WRAP
-        time = self._clock.at(info.ntp_timestamp, media_time, self._rate_hz)
-        info.rtp_timestamp = (self._origin + time) % _WRAP
+        time = self._clock.at(info.ntp_timestamp, self._sent.media_time, self._rate_hz)
+        info.rtp_timestamp = (self._sent.time_origin + time) % _WRAP
         return True
 
 
@@ -141,7 +152,7 @@ def add_pass_track(
     """
     sender = pc.addTrack(NamedTrack(kind))
     way = outgoing.PacketSender(sender)
-    report_media_time(sender, TrackReports(clock, _RATES_HZ[kind], way.time_origin))
+    report_media_time(sender, TrackReports(clock, _RATES_HZ[kind], way))
     if kind == "video":
         outgoing.on_lost_picture(sender, on_lost_picture)
     return PassTrack(kind, way, on_drop)

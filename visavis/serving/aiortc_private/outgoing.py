@@ -90,6 +90,8 @@ class PacketSender:
         self._history = _SentPackets(getattr(sender, EXTENSIONS))
         self.time_origin = secrets.randbits(32)
         """RTP time of media time 0."""
+        self.media_time = 0
+        """Of the newest packet, in units of its RTP clock; it does not wrap around."""
         setattr(sender, HISTORY, self._history)
         sender._run_rtp = self._run  # type: ignore[method-assign]
 
@@ -118,6 +120,7 @@ class PacketSender:
             payloads, media_time = [bytes(encoded)], encoded.pts or 0
         else:
             payloads, media_time = self._encoder.pack(encoded)
+        self.media_time = media_time
         rtp_time = (self.time_origin + media_time) % (1 << 32)
         now_ntp = _ntp_now()
         # All of it once: each packet by itself would go through six calls of aiortc and aioice.
