@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import swagger_ui_bundle
 from fastapi import Depends, FastAPI, Request
@@ -60,12 +62,16 @@ from visavis.serving.admission.probes import cores, foreign_cores
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.aiortc_private.known import check as check_aiortc
 from visavis.serving.discovery import instance_of
+from visavis.serving.errors import InvalidInputError, SettingsError
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.runtime import connect_bus
 from visavis.serving.telemetry.tracing import start_tracing, stop_tracing
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
+
+if TYPE_CHECKING:
+    from gateway.knowledge.folder import Knowledge
 
 _STATIC = Path(__file__).parents[1] / "static"
 # Sound and pictures on their way to a visitor, until they are measured.
@@ -130,12 +136,14 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     check_aiortc()
     settings.login()  # what is wrong with it is told at once
     settings.access()
+    files = _read_files(settings)
     instance = instance_of(settings.label or "gateway")
     doorkeeper = Doorkeeper(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with _running(settings, instance, address, tls, doorkeeper) as app.state.gateway:
+        running = _running(settings, files, instance, address, tls, doorkeeper)
+        async with running as app.state.gateway:
             yield
 
     app = DescribedApp(
@@ -181,9 +189,32 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     return app
 
 
+@dataclass(frozen=True)
+class _Files:
+    """What the operator's files say. None: there is no such file."""
+
+    answers: AnswerCache
+    tools: McpServers | None
+    knowledge: Knowledge | None
+    rooms: Rooms
+
+
+def _read_files(settings: GatewaySettings) -> _Files:
+    """Before anything is served. Raises SettingsError that names the file and what is wrong."""
+    try:
+        return _Files(_answers(settings), _tools(settings), _knowledge(settings), Rooms(settings))
+    except InvalidInputError as error:
+        raise SettingsError(str(error)) from error
+
+
 @asynccontextmanager
 async def _running(
-    settings: GatewaySettings, instance: str, address: str, tls: Tls | None, doorkeeper: Doorkeeper
+    settings: GatewaySettings,
+    files: _Files,
+    instance: str,
+    address: str,
+    tls: Tls | None,
+    doorkeeper: Doorkeeper,
 ) -> AsyncIterator[Gateway]:
     """All that lives as long as the process; what is named last is ended first."""
     async with AsyncExitStack() as ending:
@@ -198,7 +229,7 @@ async def _running(
         registry = Registry(bus, settings.access())
         ending.push_async_callback(registry.close)
         await registry.start()
-        answers = _answers(settings)
+        answers, rooms = files.answers, files.rooms
         await answers.open()
         ending.push_async_callback(answers.save)
         loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
@@ -209,8 +240,8 @@ async def _running(
         if answers.learns:
             lessons.start()
         new_id = partial(session_id, instance)
-        tools = await _tools(settings, ending)
-        sources = Sources(answers, tools, await _knowledge(settings, ending))
+        tools = await _called(files.tools, ending)
+        sources = Sources(answers, tools, await _watched(files.knowledge, ending))
         sessions = Sessions(bus, registry, settings, sources, loops, new_id)
         ending.push_async_callback(sessions.end_all)
         sessions.start()
@@ -224,7 +255,6 @@ async def _running(
         ending.push_async_callback(prerenderer.stop)
         if settings.prerender:
             prerenderer.start()
-        rooms = Rooms(settings)
         ending.push_async_callback(rooms.close_all)
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
@@ -332,23 +362,32 @@ def _answers(settings: GatewaySettings) -> AnswerCache:
     )
 
 
-async def _tools(settings: GatewaySettings, ending: AsyncExitStack) -> ServerTools:
+def _tools(settings: GatewaySettings) -> McpServers | None:
     """Those of configured servers. Raises InvalidInputError where their file is not in order."""
-    if settings.mcp is None:
+    return McpServers(read_servers(settings.mcp)) if settings.mcp is not None else None
+
+
+async def _called(servers: McpServers | None, ending: AsyncExitStack) -> ServerTools:
+    if servers is None:
         return NoServerTools()
-    servers = McpServers(read_servers(settings.mcp))
     ending.push_async_callback(servers.stop)
     await servers.start()
     return servers
 
 
-async def _knowledge(settings: GatewaySettings, ending: AsyncExitStack) -> KnownTexts | None:
-    """The folder of texts, read. Raises InvalidInputError where there is none of that name."""
+def _knowledge(settings: GatewaySettings) -> Knowledge | None:
+    """The folder of texts. Raises InvalidInputError where there is none of that name."""
     if settings.knowledge is None:
         return None
     from gateway.knowledge.folder import Knowledge  # its libraries take a while
 
-    knowledge = Knowledge(settings.knowledge)
+    return Knowledge(settings.knowledge)
+
+
+async def _watched(knowledge: Knowledge | None, ending: AsyncExitStack) -> KnownTexts | None:
+    """The texts, read, and read anew when they change."""
+    if knowledge is None:
+        return None
     await knowledge.open()
     watching = Keeper("knowledge", knowledge.watch)
     ending.push_async_callback(watching.stop)

@@ -7,6 +7,7 @@ import http
 import json
 import logging
 import ssl
+import sys
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, cast
@@ -14,6 +15,7 @@ from typing import Any, cast
 import h11
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.lifespan.on import LifespanOn, LifespanSendMessage
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
@@ -23,6 +25,7 @@ from gateway.edge.headers import LIVE_PATH, SecurityHeaders, security_headers
 from gateway.edge.patience import ConnectionGuard, Look, Patience, Waits
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
+from visavis.serving.errors import VisavisError
 
 _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
@@ -170,6 +173,26 @@ class _Sockets(WebSocketsSansIOProtocol):
         self.transport.abort()
 
 
+class _Lifespan(LifespanOn):
+    """The application's start and end. What of ours keeps it from starting is raised.
+
+    Whoever runs the server tells it in a line; uvicorn would log a trace, and exit by itself.
+    """
+
+    _failure: VisavisError | None = None
+
+    async def send(self, message: LifespanSendMessage) -> None:
+        error = sys.exc_info()[1]  # Starlette hands its trace over while it handles it
+        if message["type"] == "lifespan.startup.failed" and isinstance(error, VisavisError):
+            self._failure, message["message"] = error, ""
+        await super().send(message)
+
+    async def startup(self) -> None:
+        await super().startup()
+        if self._failure is not None:
+            raise self._failure
+
+
 class _Config(uvicorn.Config):
     context: ssl.SSLContext | None = None
     """Of TLS, whose certificate is exchanged while it serves."""
@@ -177,6 +200,8 @@ class _Config(uvicorn.Config):
     def load(self) -> None:
         super().load()
         self.ssl = self.context
+        if self.lifespan != "off":
+            self.lifespan_class = _Lifespan
 
 
 def server_config(
