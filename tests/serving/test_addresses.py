@@ -43,6 +43,9 @@ def test_what_others_can_open_is_an_address(tmp_path: Path) -> None:
     everywhere = Stack(StackOptions(tmp_path, host="0.0.0.0", port=8080))
     assert everywhere.url == "http://127.0.0.1:8080"
     assert everywhere.urls == [f"http://{a}:8080" for a in machine_addresses(v6=False)]
+    everywhere = Stack(StackOptions(tmp_path, host="::", port=8080))
+    assert everywhere.url == "http://[::1]:8080"
+    assert all(url.startswith("http://[") for url in everywhere.urls), "IPv4 is not heard there"
     assert Stack(StackOptions(tmp_path, port=8080)).urls == []
     for address in machine_addresses():
         assert not ipaddress.ip_address(address).is_loopback

@@ -26,12 +26,17 @@ from visavis.wire.clock import MonotonicClock
 from visavis.wire.permissions import BUCKETS
 
 
-async def test_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) -> None:
+async def test_port_or_host_that_will_not_do_is_named_before_anything_starts(
+    tmp_path: Path,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(VisavisError, match=f"port {port}.*--port"):
+        with pytest.raises(VisavisError, match=f"port {port}.*in use.*--port"):
             async with Stack(StackOptions(log_dir=tmp_path, port=port)):
                 pass
+    with pytest.raises(VisavisError, match=r"203\.0\.113\.9 .*: Cannot assign.*--host"):
+        async with Stack(StackOptions(log_dir=tmp_path, host="203.0.113.9")):
+            pass
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # nobody else runs on this loop
 
 

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -98,6 +99,19 @@ def test_a_taken_port_comes_with_another() -> None:
     assert (busy.level, busy.remedy) == (Level.NOTE, "visavis up --port 0")
     (free,) = doctor_checks.check_port("127.0.0.1", port)
     assert free.level is Level.OK
+
+
+@pytest.mark.parametrize(("host", "free"), [("::1", True), ("203.0.113.9", False)])
+def test_a_host_is_tried_in_its_own_family_and_one_that_is_not_ours_comes_with_another(
+    host: str, free: bool
+) -> None:
+    if ":" in host and not any(
+        a.address == host for own in psutil.net_if_addrs().values() for a in own
+    ):
+        pytest.skip("this machine has no IPv6")
+    (told,) = doctor_checks.check_port(host, 0)
+    assert (told.level is Level.OK) is free
+    assert told.remedy == ("" if free else "visavis up --host 127.0.0.1")
 
 
 def test_no_gpu_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

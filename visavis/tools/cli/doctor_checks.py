@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes.util
+import errno
 import importlib.metadata
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,8 +22,9 @@ from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
+from visavis.serving.addresses import in_address
 from visavis.serving.errors import BusError, ModelStoreError
-from visavis.tools.stack.nats_server import nats_server_binary
+from visavis.tools.stack.nats_server import check_listening, nats_server_binary
 
 OLDEST_PYTHON = (3, 11)
 # The stack with the default weights stays below this; see the memory figure in README.
@@ -32,6 +33,8 @@ EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
 CODECS = {"libx264": "H.264 video", "libvpx": "VP8 video", "aac": "recordings", "libopus": "voice"}
 _TELLING_CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimd")
 _ASK_TIMEOUT_S = 10
+# Another port would do; what else there is, is the address's.
+_OF_THE_PORT = (errno.EADDRINUSE, errno.EACCES)
 
 
 class Level(StrEnum):
@@ -267,14 +270,14 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
 
 def check_port(host: str, port: int) -> Iterator[Finding]:
     """Whether the page's address is free; all other ports are chosen when the stack starts."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            detail = (
-                f"{host}:{port} cannot be used ({error.strerror}); perhaps visavis runs already"
-            )
-            yield Finding("port", Level.NOTE, detail, "visavis up --port 0")
-            return
-    yield Finding("port", Level.OK, f"{host}:{port} is free")
+    address = f"{in_address(host)}:{port}"
+    try:
+        check_listening(host, port)
+    except OSError as error:
+        detail = f"{address} cannot be used ({error.strerror})"
+        if error.errno == errno.EADDRINUSE:
+            detail += "; perhaps visavis runs already"
+        another = "port 0" if error.errno in _OF_THE_PORT else "host 127.0.0.1"
+        yield Finding("port", Level.NOTE, detail, f"visavis up --{another}")
+        return
+    yield Finding("port", Level.OK, f"{address} is free")

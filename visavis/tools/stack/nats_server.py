@@ -37,16 +37,20 @@ def free_port() -> int:
         return port
 
 
-def can_listen(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
-    with socket.socket() as probe:
-        # As servers do: a port of which old connections linger is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def check_listening(host: str, port: int) -> None:
+    """Raises OSError where no server could listen there now, on each address that `host` names."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    for family, kind, protocol, _, address in found:
         try:
-            probe.bind((host, port))
+            probe = socket.socket(family, kind, protocol)
         except OSError:
-            return False
-        return True
+            continue  # an IPv6 address of a machine that has none: the gateway leaves it out, too
+        with probe:
+            # As servers do: a port of which old connections linger is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
 
 
 class NatsProcess(Child):

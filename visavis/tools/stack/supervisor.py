@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import secrets
@@ -36,7 +37,7 @@ from visavis.tools.stack.keys import (
     private_folder,
     write_private,
 )
-from visavis.tools.stack.nats_server import NatsServer, can_listen, free_port
+from visavis.tools.stack.nats_server import NatsServer, check_listening, free_port
 from visavis.tools.stack.process import Child, State, make_log_dir, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.wire.bucket import keep_buckets
@@ -49,6 +50,11 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
 _OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
+_ANOTHER_PORT = {
+    errno.EADDRINUSE: "is another visavis running? Choose a free port with --port",
+    errno.EACCES: "choose a port above 1023 with --port",
+}
+_ANOTHER_HOST = "choose an address of this machine with --host"
 _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 3.0
 
@@ -119,7 +125,9 @@ class Stack:
     @property
     def url(self) -> str:
         """Where this machine opens the page."""
-        host = "127.0.0.1" if is_every_address(self.options.host) else self.options.host
+        host = self.options.host
+        if is_every_address(host):
+            host = "::1" if ":" in host else "127.0.0.1"
         return f"{self.scheme}://{in_address(host)}:{self.port}"
 
     @property
@@ -128,7 +136,9 @@ class Stack:
         host = self.options.host
         if is_loopback(host):
             return []
-        hosts = machine_addresses(v6=":" in host) if is_every_address(host) else [host]
+        hosts = [host]
+        if is_every_address(host):  # of its family: "::" is not listened on by IPv4
+            hosts = [a for a in machine_addresses() if (":" in a) == (":" in host)]
         return [f"{self.scheme}://{in_address(host)}:{self.port}" for host in hosts]
 
     @property
@@ -203,11 +213,14 @@ class Stack:
 
     def _check_options(self) -> None:
         """Before anything is started. Raises VisavisError."""
-        if not can_listen(self.options.host, self.port):
+        try:
+            check_listening(self.options.host, self.port)
+        except OSError as error:
+            remedy = _ANOTHER_PORT.get(error.errno or 0, _ANOTHER_HOST)
             raise VisavisError(
-                f"port {self.port} on {self.options.host} cannot be listened on; is another "
-                "visavis running? Choose a free one with --port"
-            )
+                f"port {self.port} on {self.options.host} cannot be listened on: {error.strerror}; "
+                f"{remedy}"
+            ) from error
         try:
             make_log_dir(self.options.log_dir)
         except OSError as error:
