@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,10 +18,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from visavis.serving.addresses import is_loopback
 from visavis.serving.discovery import Replica
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.logs import JsonFormatter
-from visavis.serving.settings import secret_in
+from visavis.serving.settings import env_prefix, secret_in
 from visavis.serving.trust import own_certificate
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
@@ -98,15 +100,26 @@ def up(
         ),
     ] = False,
     config: Annotated[
-        Path | None, typer.Option(help="TOML file with a section for each process.")
+        Path | None,
+        typer.Option(
+            help="TOML file with a section for each process.", exists=True, dir_okay=False
+        ),
     ] = None,
     answers: Annotated[
         Path | None,
-        typer.Option(help="TOML or JSON file of frequent questions and welcome phrases."),
+        typer.Option(
+            help="TOML or JSON file of frequent questions and welcome phrases.",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     knowledge: Annotated[
         Path | None,
-        typer.Option(help="Folder of texts (txt, md, html) that answers are made of."),
+        typer.Option(
+            help="Folder of texts (txt, md, html) that answers are made of.",
+            exists=True,
+            file_okay=False,
+        ),
     ] = None,
     replicas: Annotated[
         str,
@@ -125,6 +138,9 @@ def up(
     counts = replica_counts(replicas)
     if api_key_file is not None and not api_key:
         secret_in(api_key_file, "--api-key-file")  # what is wrong with it is told at once
+    told = _gateway_section(config)
+    if not (api_key or api_key_file is not None or is_loopback(host)):
+        _check_exposure(host, told)
     console = Console()
     pull_profile(profile, console)
     arguments = stack_arguments(profile, config, answers, knowledge)
@@ -250,15 +266,40 @@ def _not_replicas(why: str) -> typer.BadParameter:
 
 
 def token_key(config: Path | None) -> str:
-    """What a stack's gateways sign session tokens with; "" where they are told elsewhere."""
-    told: object = {}
-    if config is not None:
-        # What is wrong with the file is said by the processes that read it.
-        with contextlib.suppress(OSError, ValueError):
-            told = tomllib.loads(config.read_text(encoding="utf-8")).get("gateway")
-    if isinstance(told, dict) and {"token_key", "token_key_file"} & told.keys():
-        return ""
-    return new_token_key()
+    """What a stack's gateways sign session tokens with; "" where they are told elsewhere.
+
+    Raises SettingsError where the file is not in order.
+    """
+    elsewhere = {"token_key", "token_key_file"} & _gateway_section(config).keys()
+    return "" if elsewhere else new_token_key()
+
+
+def _gateway_section(config: Path | None) -> dict[str, Any]:
+    """What a stack's file tells its gateways. Raises SettingsError where it is not in order."""
+    if config is None:
+        return {}
+    try:
+        told = tomllib.loads(config.read_text(encoding="utf-8")).get(GATEWAY)
+    except OSError as error:
+        raise SettingsError(f"--config: cannot read {config}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"--config: {config} is not TOML: {error}") from None
+    return told if isinstance(told, dict) else {}
+
+
+def _check_exposure(host: str, told: Mapping[str, Any]) -> None:
+    """Raises SettingsError where the gateway would refuse to listen there without a key.
+
+    It would say so itself, once everything else had been started.
+    """
+    prefix = env_prefix(GATEWAY)
+    in_environment = any(os.environ.get(f"{prefix}{name}") for name in ("ACCESS_FILE", "CONFIG"))
+    if not in_environment and not {"api_key", "api_key_file", "access_file"} & told.keys():
+        raise SettingsError(
+            f"--host: {host} can be reached from other machines, so an API key is needed: give one "
+            f"with --api-key-file, {prefix}API_KEY or an access_file in the --config, or listen on "
+            "127.0.0.1"
+        )
 
 
 def stack_arguments(
