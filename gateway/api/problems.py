@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -126,6 +126,16 @@ def problem_of(error: Exception) -> JSONResponse:
     return problem(status, code, str(error))
 
 
+def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
+    """The field of a request that is wrong, "" for its body as a whole, and why; of FastAPI's."""
+    place = [part for part in fault["loc"] if part != "body"]
+    if fault["type"] == "json_invalid" and place and isinstance(place[0], int):
+        return "", f"not JSON, at character {place[0] + 1}"
+    if not place and isinstance(fault.get("input"), bytes):
+        return "", "not taken for JSON; send it with Content-Type: application/json"
+    return ".".join(str(part)[:80] for part in place), fault["msg"]
+
+
 async def _ours(_request: Request, error: Exception) -> JSONResponse:
     return problem_of(error)
 
@@ -134,8 +144,8 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     parts = []
     for fault in error.errors():
-        where = ".".join(str(p)[:80] for p in fault["loc"] if p != "body") or "body"
-        parts.append(f"{where}: {fault['msg']}")
+        where, why = fault_of(fault)
+        parts.append(f"{where or 'body'}: {why}")
     # JSON can hold half a character, which no answer can.
     message = "; ".join(parts[:MOST_FAULTS]).encode(errors="replace").decode()
     return problem(422, "invalid_input", message)

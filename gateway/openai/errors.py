@@ -19,7 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from gateway import metrics
 from gateway.access.limits import OverLimitError
-from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of
+from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of, fault_of
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
 
 _PATHS = re.compile(r"/v1/(models|chat|audio|realtime)(/.*)?", re.DOTALL)
@@ -121,21 +121,18 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, HTTPException):
         return str(error.detail)
     if isinstance(error, RequestValidationError):
-        fault = error.errors()[0]
-        field, why = _field_of(error) or "body", fault["msg"].removeprefix("Value error, ")
+        field, why = fault_of(error.errors()[0])
         # JSON can hold half a character, which no answer can.
-        return f"{field}: {why}".encode(errors="replace").decode()
+        return f"{field or 'body'}: {why.removeprefix('Value error, ')}".encode(
+            errors="replace"
+        ).decode()
     if isinstance(error, VisavisError):
         return str(error)
     return "internal error; see the gateway's log"
 
 
 def _field_of(error: RequestValidationError) -> str:
-    fault = error.errors()[0]
-    if fault["type"] == "json_invalid":
-        return ""
-    where = [str(part)[:80] for part in fault["loc"] if part != "body"]
-    return ".".join(where).encode(errors="replace").decode()
+    return fault_of(error.errors()[0])[0].encode(errors="replace").decode()
 
 
 class OpenAiRoute(APIRoute):

@@ -233,6 +233,21 @@ async def test_a_body_that_is_no_json(http: httpx.AsyncClient) -> None:
     assert problem(response, 422 if response.status_code == 422 else 400)
 
 
+@pytest.mark.parametrize("path", ["/v1/sessions", "/v1/chat/completions"])
+@pytest.mark.parametrize(
+    ("content", "kind", "said"),
+    [
+        (b"{oops", "application/json", "body: not JSON, at character 2"),
+        (b"{}", "application/x-www-form-urlencoded", "Content-Type: application/json"),
+    ],
+)
+async def test_a_body_that_is_not_taken_for_json_says_where_or_why(
+    http: httpx.AsyncClient, path: str, content: bytes, kind: str, said: str
+) -> None:
+    response = await http.post(path, content=content, headers={"Content-Type": kind})
+    assert said in problem(response, 422 if path == "/v1/sessions" else 400)
+
+
 async def test_a_huge_body_is_413(http: httpx.AsyncClient) -> None:
     session = await new_session(http)
     response = await http.post(f"/v1/sessions/{session}/text", json={"text": "x" * 2_000_000})
