@@ -1,8 +1,14 @@
+import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import grpc.aio
 import numpy as np
+import pytest
 
+from visavis.serving.errors import VisavisError
 from visavis.tools.lecture import (
     MAX_PART_CHARACTERS,
     LectureOptions,
@@ -10,8 +16,11 @@ from visavis.tools.lecture import (
     PartStore,
     Picture,
     part_key,
+    render_part,
     split_script,
 )
+from visavis.v1 import face_pb2, face_pb2_grpc, tts_pb2, tts_pb2_grpc
+from visavis.wire.media import PcmChunk, Place
 
 OPTIONS = LectureOptions(language="en", voice="", avatar="", speed=1.0, seed=1)
 
@@ -64,3 +73,37 @@ def test_stored_part_comes_back_and_a_cut_off_one_does_not(tmp_path: Path) -> No
     assert store.load("k") is None
     store.clear()
     assert list(tmp_path.iterdir()) == []
+
+
+class LongVoice(tts_pb2_grpc.SpeechSynthesisServicer):
+    """Speaks far more than may be on its way to the face at once."""
+
+    async def Synthesize(
+        self, requests: Any, context: Any
+    ) -> AsyncIterator[tts_pb2.SynthesizeResponse]:
+        sound = PcmChunk(Place("", 0, 0, 0), 24_000, np.zeros(10_000, np.int16)).to_message()
+        for _ in range(60):
+            yield tts_pb2.SynthesizeResponse(voice=sound)
+
+
+class RefusingFace(face_pb2_grpc.FaceAnimationServicer):
+    """Knows no avatar, and takes a moment to find out."""
+
+    async def Animate(self, requests: Any, context: Any) -> AsyncIterator[face_pb2.AnimateResponse]:
+        await context.read()
+        await asyncio.sleep(0.01)
+        await context.abort(grpc.StatusCode.NOT_FOUND, "avatar: there is no 'nobody'")
+        yield face_pb2.AnimateResponse()
+
+
+async def test_why_the_face_refuses_is_told_however_much_is_on_its_way_to_it() -> None:
+    server = grpc.aio.server()
+    tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(LongVoice(), server)
+    face_pb2_grpc.add_FaceAnimationServicer_to_server(RefusingFace(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        for _ in range(5):
+            with pytest.raises(VisavisError, match="there is no 'nobody'"):
+                await render_part("Hello.", 0, OPTIONS, channel, channel)
+    await server.stop(0)

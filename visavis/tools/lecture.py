@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
@@ -132,6 +133,7 @@ FPS = 25
 SAMPLES_PER_FRAME = SAMPLE_RATE_HZ // FPS
 # Chunks that may wait for the face: the synthesis waits rather than runs ahead.
 _WAITING = 64
+_REFUSED_WITHIN_S = 5.0
 
 _Sound = MelChunk | PcmChunk
 
@@ -200,8 +202,30 @@ async def _animate(
             else:
                 yield face_pb2.AnimateRequest(voice=sound.to_message())
 
-    answers = face_pb2_grpc.FaceAnimationStub(channel).Animate(requests())
-    return [VideoChunk.of(answer.video) async for answer in answers if answer.HasField("video")]
+    stub = face_pb2_grpc.FaceAnimationStub(channel)
+    try:
+        answers = stub.Animate(requests())
+        return [VideoChunk.of(answer.video) async for answer in answers if answer.HasField("video")]
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.INTERNAL:
+            await _refusal(stub, config)
+        raise
+
+
+async def _refusal(stub: face_pb2_grpc.FaceAnimationStub, config: face_pb2.FaceConfig) -> None:
+    """Raises the service's own error where it refuses `config`; returns where it does not.
+
+    Of a call that is refused while a request is on its way, grpc.aio tells that the request could
+    not be sent, and not why. So the config is sent again, with nothing behind it.
+    """
+    call = stub.Animate()
+    try:
+        await call.write(face_pb2.AnimateRequest(config=config))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_REFUSED_WITHIN_S):
+                await call.read()
+    finally:
+        call.cancel()
 
 
 def _in_step(voice: list[PcmChunk], video: list[VideoChunk]) -> Part:
