@@ -18,6 +18,13 @@ class GatewayError(VisavisError):
         self.code = code
 
 
+class NoGatewayError(GatewayError):
+    """Nobody listens at the address."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__("unreachable", f"no gateway answers at {url}")
+
+
 def goes_on(closed: websockets.ConnectionClosed) -> bool:
     """Whether the session of a socket that was closed goes on in another gateway."""
     return closed.rcvd is not None and closed.rcvd.code == _SESSION_MOVED
@@ -45,7 +52,11 @@ def refused_socket(error: websockets.InvalidStatus) -> GatewayError:
 
 def unreachable(url: str, error: Exception) -> GatewayError:
     """Why no answer came."""
-    return not_as_the_address_says(url, error) or GatewayError("unreachable", f"{url}: {error}")
+    if told := not_as_the_address_says(url, error):
+        return told
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return NoGatewayError(url)
+    return GatewayError("unreachable", f"{url}: {error}")
 
 
 def not_as_the_address_says(url: str, error: Exception) -> GatewayError | None:

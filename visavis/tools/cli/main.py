@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.barge_in import barge_in
 from visavis.tools.bench.drawing import drawing
@@ -82,6 +83,9 @@ def main() -> None:
     try:
         app()
     except VisavisError as error:
+        told = str(error)
+        if isinstance(error, NoGatewayError):
+            told += "; start one with `visavis up`, or name another with --url"
         console = Console(stderr=True, highlight=False, soft_wrap=True)
-        console.print("[red]visavis:[/red]", Text(str(error)))
+        console.print("[red]visavis:[/red]", Text(told))
         sys.exit(1)
