@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -14,7 +15,6 @@ from visavis.serving.errors import VisavisError
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
-    Clips,
     Config,
     Json,
     Language,
@@ -225,7 +225,10 @@ FIGURES = {
 
 
 def barge_in(
-    clips: Clips = None,
+    clips: Annotated[
+        Path | None,
+        typer.Option(help="Folder of WAVs that interrupt. Default: four sentences of our own."),
+    ] = None,
     language: Language = "",
     times: Annotated[int, typer.Option(min=1, help="Play each interruption so often.")] = 5,
     backchannels: Annotated[
@@ -241,7 +244,7 @@ def barge_in(
 ) -> None:
     """Interrupt a long answer in its middle and measure how long it can still be heard.
 
-    --clips: what interrupts (default: four sentences of our own). Coughs are simulated.
+    Coughs are simulated.
     """
     bench = Benchmark("barge-in", json_path, picture, url, api_key, profile, config)
     folder = clips or ready_set("interruptions", profile, bench.console)
