@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -80,12 +81,17 @@ def ask(
 def spoken_question(question: str) -> NDArray[np.int16] | None:
     """Sound, [N] int16 at 16 kHz, if `question` names a sound file, else None.
 
-    Raises InvalidInputError where it is empty, or a file that is not there.
+    Raises InvalidInputError where it is empty, a file that is not there, or one of another kind.
     """
     path = Path(question)
     if path.suffix.lower() not in _SOUND_SUFFIXES:
         if not question.strip():
             raise InvalidInputError("question: it is empty")
+        if os.path.isfile(question):  # a long question is no path that could be looked at
+            known = ", ".join(sorted(_SOUND_SUFFIXES))
+            raise InvalidInputError(
+                f"{question}: not a sound file by its name, which ends in {known}"
+            )
         return None
     if not path.is_file():
         raise InvalidInputError(f"{question}: no such file")
