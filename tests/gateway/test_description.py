@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +57,16 @@ def test_no_schema_has_a_word_that_the_version_lacks(described: dict[str, Any]) 
         assert schema.get("exclusiveMinimum", True) in (True, False)
         assert schema.get("exclusiveMaximum", True) in (True, False)
     assert "HTTPValidationError" not in str(described)
+
+
+def test_the_page_of_openais_api_names_our_own_paths(described: dict[str, Any]) -> None:
+    page = Path(__file__).parents[2] / "docs" / "clients" / "openai-http.md"
+    listed = re.search(r"\(ours are ([^)]*)\)", page.read_text(encoding="utf-8"))
+    assert listed is not None
+    ours = {path.split("/")[2] for path in described["paths"] if path.startswith("/v1/")}
+    assert set(re.findall(r"`(.+?)`", listed[1])) == {
+        name for name in ours if not is_openai(f"/v1/{name}")
+    }
 
 
 def test_limits_and_absences_are_told_as_3_0_tells_them() -> None:
