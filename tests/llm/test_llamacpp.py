@@ -217,12 +217,12 @@ async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
 
 
 async def test_a_conversation_that_is_cut_is_not_read_anew(model_file: Path) -> None:
-    backend = backend_of(model_file, context_tokens=512)
+    backend = backend_of(model_file, context_tokens=320)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
     history: list[ChatMessage] = []
     prompts, read = [], []
-    for number in range(12):
+    for number in range(8):
         question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 4)
         made = generator.answer(AnswerRequest((*history, question), max_tokens=1), 0)
         async for _ in made.pieces:
