@@ -76,6 +76,11 @@ def test_split_by_script(text: str, default: str, expected: list[tuple[str, str]
         ("3~5天", "三到五天"),
         ("20 ~ 25℃", "二十到二十五摄氏度"),
         ("-3~5℃", "零下三到五摄氏度"),
+        ("3天~5天", "三天到五天"),
+        ("20℃~25℃", "二十摄氏度到二十五摄氏度"),
+        ("10万~20万元", "十万到二十万元"),
+        ("气温-3~5℃", "气温零下三到五摄氏度"),
+        ("2026-11-28~2026-11-30", "二零二六年十一月二十八日到二零二六年十一月三十日"),
         ("5-10%", "百分之五到百分之十"),
         ("5%～10%", "百分之五到百分之十"),
         ("2010-2020年", "二零一零年到二零二零年"),
@@ -124,12 +129,15 @@ def test_a_character_that_no_dictionary_reads_is_left_out_and_the_rest_is_spoken
 def test_what_is_compared_is_no_tag() -> None:
     assert clean("if a<b then c>d") == "if a<b then c>d"
     assert clean('<p class="x">Hi<br/> <a href=y>you</a></p>') == "Hi you"
+    assert clean("<video controls>H<sub>2</sub>O") == "H 2 O"
+    assert clean("See <https://a.b/c?d=e>.") == "See https://a.b/c?d=e."
 
 
 @pytest.mark.parametrize(
     ("span", "same"),
     [("10~20 minutes", "10 to 20 minutes"), ("5-10%", "5 to 10%"),
-     ("8:00–10:00", "8:00 to 10:00")],
+     ("8:00–10:00", "8:00 to 10:00"), ("$10-$20", "$10 to $20"),
+     ("1.5–2.5 kg", "1.5 to 2.5 kg"), ("9 AM – 5 PM", "9 AM to 5 PM")],
 )  # fmt: skip
 def test_an_english_range_has_its_to(span: str, same: str) -> None:
     letters = EnglishLetters()

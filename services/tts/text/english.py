@@ -180,8 +180,11 @@ def going_on(ahead: str) -> str:
 
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
 _LONG_NUMBER = re.compile(r"\d{16,}")
-# Ranges of shares and of times, whose dash the dictionary's own rules leave out.
-_SPAN = re.compile(r"(?<=\d)%?\s*[-–—]\s*(?=\d[\d.]*%)|(?<=:\d\d)\s*[-–—]\s*(?=\d{1,2}:\d\d)")
+# Ranges, of which the dictionary's own rules know those of whole numbers alone.
+_SPAN = re.compile(
+    r"(?<=\d)%?–(?=[$€£]?\d)|(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)|(?<=:\d\d)\s*[-–]\s*(?=\d{1,2}:\d\d)"
+    r"|(?<=\d)-(?=[$€£]\d)|(?<=\.\d)-(?=\d+\.\d)|(?<=[AaPp][Mm])\s*[-–]\s*(?=\d)"
+)
 _ENDINGS = frozenset(".,;:!?…—")
 
 

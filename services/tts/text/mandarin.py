@@ -200,7 +200,7 @@ def _years(match: re.Match[str]) -> str:
     return f"{match.group(1)}年到"
 
 
-def _times(match: re.Match[str]) -> str:
+def _to(match: re.Match[str]) -> str:
     return f"{match.group(1)}到"
 
 
@@ -251,10 +251,19 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
     (re.compile(r"(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"), _digit_by_digit),
     # Both ends of a range are of one kind, which is often written behind the second alone.
+    (
+        re.compile(
+            rf"(?:(?<=[{_MEASURES}元分秒点月日号℃℉])|(?<=°[CF])){_TO}(?=[\d一二三四五六七八九])()"
+        ),
+        _to,
+    ),
     (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
     (re.compile(rf"(?<!\d)(\d{{4}})\s*年?{_TO}(?=\d{{4}}\s*年)"), _years),
-    (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _times),
-    (re.compile(rf"(?<![\w%])[-−]({_N})\s*{_DEGREES}?{_TO}(?={_N}\s*{_DEGREES})"), _below_zero),
+    (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _to),
+    (
+        re.compile(rf"(?<![\dA-Za-z%℃°])[-−]({_N})\s*{_DEGREES}?{_TO}(?={_N}\s*{_DEGREES})"),
+        _below_zero,
+    ),
     (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
     (re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time),
     (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),

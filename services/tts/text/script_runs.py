@@ -7,14 +7,16 @@ import unicodedata
 from dataclasses import dataclass
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
-# Names, and attributes with values: what is compared ("a<b then c>d") is none.
+_AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]+|[\w.+-]+@[^\s<>]+)>")
+# Not what is compared ("a<b then c>d"): within a word a tag has a name alone, or values.
 _TAG = re.compile(
-    r"</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+(?:\s*=\s*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'|[^\s\"'<>]+)))*\s*/?>"
+    r"(?<!\w)</?[A-Za-z][^<>\n]{0,60}>"
+    r"|</?[A-Za-z][\w-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'|[^\s\"'<>]+))*\s*/?>"
 )
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
 _LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
-_SPAN = re.compile(r"(?:(?<=[\d%‰℃℉°年月日号])|(?<=°[CF]))\s*[~～〜]\s*(?=[-−]?\d)")
+_SPAN = re.compile(r"(?<=[\w%‰℃℉°])\s*[~～〜]\s*(?=[-−$€£¥￥]?\d)")
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
 _TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
 _HASH = re.compile(r"#+(?!\d)")
@@ -31,7 +33,7 @@ def clean(text: str) -> str:
     left."""
     text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
     text = _LINK.sub(r"\1", _FENCE.sub(" ", text))
-    text = _RULE.sub(" ", _TAG.sub(" ", text))
+    text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = _LINE_MARK.sub(" ", text)
     text = _TIMES.sub(" × ", text)
     text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
