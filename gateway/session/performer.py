@@ -80,9 +80,10 @@ class Performer:
                     self._parts.hub.publish(action.event)
             speculation.count(action)
         # Each tick comes by here, mostly with nothing.
-        talk = (self._conversation.asked, self._conversation.answered)
-        if wanted and talk != self._stages.talk:
-            self._run(self._stages.tell_talk(talk))
+        if wanted:
+            talk = (self._conversation.asked, self._conversation.answered)
+            if talk != self._stages.talk:
+                self._run(self._stages.tell_talk(talk))
 
     # ------------------------------------------------------------ a turn begins, and ends
 

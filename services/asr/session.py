@@ -207,9 +207,9 @@ class ListeningSession:
 
     def _ahead(self) -> bool:
         """Whether the next frame has come faster than it can have been spoken."""
+        assert self._frame_at_s is not None
         now_s, before_s = self._clock.now(), self._frame_at_s
-        self._frame_at_s = now_s
-        passed_s = 0.0 if before_s is None else now_s - before_s
+        self._frame_at_s, passed_s = now_s, now_s - before_s
         lead_s = self._lead_s + FRAME_SAMPLES / SAMPLE_RATE_HZ - passed_s * (1 + _LEAD_FORGOTTEN)
         self._lead_s = max(-_MOST_LATE_S, lead_s)
         return self._recorded or self._lead_s > _LIVE_LEAD_S

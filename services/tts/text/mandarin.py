@@ -204,6 +204,10 @@ def _to(match: re.Match[str]) -> str:
     return f"{match.group(1)}到"
 
 
+def _below_zero(match: re.Match[str]) -> str:
+    return f"零下{say_number(match.group(1))}到"
+
+
 def _percent(match: re.Match[str]) -> str:
     share = "千分之" if match.group(2) == "‰" else "百分之"
     number = match.group(1)
@@ -222,7 +226,7 @@ def _money(match: re.Match[str]) -> str:
 
 def _unit(match: re.Match[str]) -> str:
     sign, number, unit = match.groups()
-    degrees = unit in ("℃", "°C", "℉", "°F", "°")
+    degrees = re.fullmatch(_DEGREES, unit) is not None
     spoken = say_number(number, counted=not degrees)
     if not sign:
         return spoken + _UNITS[unit]
@@ -242,21 +246,12 @@ def _number(match: re.Match[str]) -> str:
     return say_number(match.group())
 
 
-def _below_zero(match: re.Match[str]) -> str:
-    return f"零下{say_number(match.group(1))}到"
-
-
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:日|号)?(?!\d)"), _date),
     (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
     (re.compile(r"(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"), _digit_by_digit),
     # Both ends of a range are of one kind, which is often written behind the second alone.
-    (
-        re.compile(
-            rf"(?:(?<=[{_MEASURES}元分秒点月日号℃℉])|(?<=°[CF])){_TO}(?=[\d一二三四五六七八九])()"
-        ),
-        _to,
-    ),
+    (re.compile(rf"([{_MEASURES}元分秒点月日号℃℉]|°[CF]){_TO}(?=[\d一二三四五六七八九])"), _to),
     (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
     (re.compile(rf"(?<!\d)(\d{{4}})\s*年?{_TO}(?=\d{{4}}\s*年)"), _years),
     (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _to),
