@@ -6,27 +6,21 @@ unset PYTHONDONTWRITEBYTECODE # dozens of processes import the same modules
 bin="${VENV:-.venv}/bin"
 logs=.out/tests
 
-if [ $# -eq 0 ]; then
-  echo "== format, lint"
-  "$bin/ruff" format --check --quiet .
-  "$bin/ruff" check --quiet .
-fi
-
-echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
-"$bin/visavis" models pull --profile tiny
-
 if [ $# -gt 0 ]; then
+  echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
+  "$bin/visavis" models pull --profile tiny
   echo "== tests"
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Three groups side by side, and the types. What only computes has the lower priority: the others
-# start services and browsers, and wait for them.
+# Groups side by side, and the types. What only computes has the lower priority: the others start
+# services and browsers, and wait for them.
 computing=(tests/asr tests/bundles tests/engine tests/face tests/fuzz tests/gpu tests/llm tests/monitoring
   tests/tools/precision tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
   tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
-groups=(types computing serving stacks)
+pages=(tests/browser)
+groups=(types computing serving pages stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
 keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
@@ -51,24 +45,41 @@ group() { # name, then a command
   "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
 }
 
-echo "== types, and tests in three groups side by side: stacks is ${stacks[*]}; computing is ${computing[*]}; serving all others"
-set -m # each a job of its own, which Ctrl-C is passed on to
-group types nice -n 10 "$bin/mypy" &
-jobs=($!)
-group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}" &
-jobs+=($!)
-others=("${computing[@]}" "${stacks[@]}")
-group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}" &
-jobs+=($!)
-group stacks "$bin/python" -m pytest "${stacks[@]}" &
-jobs+=($!)
-set +m
+jobs=()
+begin() { # a job of its own, which Ctrl-C is passed on to
+  set -m
+  "$@" &
+  jobs+=($!)
+  set +m
+}
+stop() {
+  for job in "${jobs[@]}"; do kill -INT -- "-$job" 2>/dev/null || true; done
+}
+trap stop INT TERM EXIT
+
+echo "== format, lint, types"
+"$bin/ruff" format --check --quiet .
+"$bin/ruff" check --quiet .
+begin group types nice -n 10 "$bin/mypy"
+
+echo "== weights of the tiny profile (fetched once, kept in the user's cache), and what draws is compiled"
+"$bin/python" -m tests.face.compiled &
+compiling=$!
+"$bin/visavis" models pull --profile tiny
+wait "$compiling"
+
+echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; computing is ${computing[*]}; serving all others"
+others=("${computing[@]}" "${stacks[@]}" "${pages[@]}")
+begin group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}"
+begin group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}"
+begin group pages "$bin/python" -m pytest "${pages[@]}" "${stacks[@]/#/--ignore=}"
+begin group stacks "$bin/python" -m pytest "${stacks[@]}"
 # Beside them: it waits for others, and fails nothing. What is known since yesterday is no fault of
 # this checkout.
 nice -n 10 "$bin/python" -m tests.audit --warn >"$logs/audit.log" 2>&1 </dev/null &
 auditing=$!
-trap 'kill "$auditing" 2>/dev/null || true
-  for job in "${jobs[@]}"; do kill -INT -- "-$job" 2>/dev/null || true; done' INT TERM
+trap 'kill "$auditing" 2>/dev/null || true; stop' INT TERM
+trap - EXIT
 
 worst=0
 statuses=()
@@ -104,7 +115,7 @@ for number in "${!groups[@]}"; do
 done
 failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log"; done |
   sed -nE 's/^(FAILED|ERROR) (tests\/[^ []+).*/\2/p' | sort -u)
-if grep -q 'no Chromium' "$logs/serving.log" "$logs/stacks.log"; then
+if grep -q 'no Chromium' "$logs/pages.log" "$logs/stacks.log"; then
   echo "The browser tests were skipped: there is no Chromium. \`make browser\` installs it."
 fi
 if [ "$worst" = 0 ]; then
