@@ -15,12 +15,12 @@ fi
 
 # Groups side by side, and the types. What only computes has the lower priority: the others start
 # services and browsers, and wait for them.
-computing=(tests/asr tests/bundles tests/engine tests/face tests/fuzz tests/gpu tests/llm tests/monitoring
-  tests/tools/precision tests/tts)
+compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
+computing=(tests/asr tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
   tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
 pages=(tests/browser)
-groups=(types computing serving pages stacks)
+groups=(types compiling computing serving pages stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
 keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
@@ -64,12 +64,13 @@ begin group types nice -n 10 "$bin/mypy"
 
 echo "== weights of the tiny profile (fetched once, kept in the user's cache), and what draws is compiled"
 "$bin/python" -m tests.face.compiled &
-compiling=$!
+drawing=$!
 "$bin/visavis" models pull --profile tiny
-wait "$compiling"
+wait "$drawing"
 
-echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; computing is ${computing[*]}; serving all others"
-others=("${computing[@]}" "${stacks[@]}" "${pages[@]}")
+echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
+others=("${compiling[@]}" "${computing[@]}" "${stacks[@]}" "${pages[@]}")
+begin group compiling nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${compiling[@]}"
 begin group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}"
 begin group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}"
 begin group pages "$bin/python" -m pytest "${pages[@]}" "${stacks[@]/#/--ignore=}"
