@@ -63,7 +63,7 @@ echo "== format, lint, types"
 begin group types nice -n 10 "$bin/mypy"
 
 echo "== weights of the tiny profile (fetched once, kept in the user's cache), and what draws is compiled"
-"$bin/python" -m tests.face.compiled &
+"$bin/python" -m services.face.compiled &
 drawing=$!
 "$bin/visavis" models pull --profile tiny
 wait "$drawing"

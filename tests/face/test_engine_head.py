@@ -80,7 +80,7 @@ async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(
     assert is_kept(draw_head, *BUILT_IN)
     rehearsed: list[bool] = []
     module = "services.face.engines.head.engine"
-    monkeypatch.setattr(f"{module}._rehearse", lambda: rehearsed.append(True))
+    monkeypatch.setattr(f"{module}.rehearse", lambda: rehearsed.append(True))
     engine = HeadEngine(HeadStore(tmp_path, size=SIZE), 1.0)
     await engine.load()
     assert not rehearsed, "what is on disk is read when it is needed"

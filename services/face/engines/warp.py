@@ -12,9 +12,10 @@ from services.face.avatar.consent import Consent
 from services.face.avatar.making.decoding import Reading
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pictures import Painter, PosePainter
-from services.face.draw.renderer import Renderer
+from services.face.draw.renderer import Renderer, is_compiled
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload, decoded
 from services.face.lips.sound_track import Ear
+from visavis.serving.lifetime.starting import busy_with
 
 
 class WarpEngine:
@@ -41,7 +42,9 @@ class WarpEngine:
         return None
 
     async def load(self) -> None:
-        """There is nothing to load."""
+        """There is nothing to load, but the first picture may have to be waited for."""
+        if not is_compiled():
+            busy_with("compiling what draws photographs (once)")
 
     async def close(self) -> None:
         """There is nothing to close."""

@@ -8,7 +8,7 @@ import logging
 import os
 import signal
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,16 +18,17 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
+from visavis.bundles.store import bundle_path
 from visavis.serving.addresses import is_loopback
 from visavis.serving.discovery import Replica
-from visavis.serving.errors import SettingsError, VisavisError
+from visavis.serving.errors import ModelStoreError, SettingsError, VisavisError
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import env_prefix, secret_in
 from visavis.serving.trust import own_certificate
-from visavis.tools.cli.models import pull_profile
+from visavis.tools.cli.models import chosen_bundles, pull_missing
 from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
 from visavis.tools.stack.keys import write_keys
-from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log
+from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log, python_child
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import (
     GATEWAY,
@@ -142,7 +143,9 @@ def up(
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
     console = Console()
-    pull_profile(profile, console)
+    names = chosen_bundles(profile, console)
+    _compile_meanwhile(names, logs or log_dir())
+    pull_missing(names, console)
     arguments = stack_arguments(profile, config, answers, knowledge)
     arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
     if api_key_file is not None and not api_key:
@@ -221,6 +224,18 @@ def keys(
 async def _restart(path: Path, services: list[str], console: Console) -> None:
     async for step in ask_restart(path, services):
         console.print(step, highlight=False)
+
+
+def _compile_meanwhile(names: Sequence[str], logs: Path) -> None:
+    """Where weights are missing, begin to compile what draws: it is done when they are here.
+
+    Else the first start would take half a minute longer. It ends with us, if not by itself.
+    """
+    try:
+        for name in names:
+            bundle_path(name)
+    except ModelStoreError:
+        python_child("drawing", "services.face.compiled", [], logs).start()
 
 
 class _Told(logging.Handler):

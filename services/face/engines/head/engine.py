@@ -25,6 +25,7 @@ from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
 from visavis.serving.errors import InvalidInputError
+from visavis.serving.lifetime.starting import busy_with
 from visavis.wire.bucket import Shelf
 
 log = logging.getLogger(__name__)
@@ -59,8 +60,9 @@ class HeadEngine:
     async def load(self) -> None:
         """Has what draws compiled where it is not: no visitor is to wait so long for a head."""
         if not is_kept(draw_head, *BUILT_IN):
-            log.info("what draws heads is made ready: some ten seconds, where it is compiled")
-            await asyncio.to_thread(_rehearse)
+            log.info("what draws heads is compiled, which takes some twenty seconds")
+            busy_with("compiling what draws heads (once)")
+            await asyncio.to_thread(rehearse)
 
     async def close(self) -> None:
         """There is nothing to close."""
@@ -78,7 +80,7 @@ class HeadEngine:
     def painter(self, name: str) -> Painter:
         head = self._store.load(name)
         painter = PosePainter(HeadRenderer(head.model), f"head {head.digest}")
-        _rehearse()
+        rehearse()
         return painter
 
     def check_new(self, name: str) -> None:
@@ -95,7 +97,7 @@ class HeadEngine:
 
 
 @cache
-def _rehearse() -> None:
+def rehearse() -> None:
     """Draws a head of two cubes: what draws is compiled, or read, before anybody waits for it."""
     corners = np.array(list(product((-0.5, 0.5), repeat=3)), np.float32) / 50
     aside = np.array((0.1, 0.0, 0.0), np.float32)
