@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_SENTENCE = re.compile(r"[^.!?。！？；\n]*[.!?。！？；\n]+[\"'”’)）]*\s*")
+_END = re.compile(r"[.!?。！？；\n]+[\"'”’)）]*\s*")
+# Points that end no sentence whatever follows, and those that end one before a capital letter.
+_NEVER_ENDS = re.compile(r"(?<!\w)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|Mt|No|vs|approx|e\.g|i\.e)\.$")
+_MAY_END = re.compile(r"(?<!\w)(?:[a-z]|etc|Inc|Ltd|Co|Corp|Jr|Sr|Ave|Rd)\.$")
+_LONGEST_ABBREVIATION = 8
 # "Yes." and "No, thanks!" may be said twice.
 _SHORTEST_REPEAT_CHARS = 10
 _SHORTEST_REPEAT_WIDE_CHARS = 5
@@ -35,11 +39,8 @@ class LoopGuard:
             return ""
         self._sentence += text
         ready = ""
-        while not self.looping and (match := _SENTENCE.match(self._sentence)):
-            # The sentence's closing marks may still be coming.
-            if match.end() == len(self._sentence) and not match.group().endswith((" ", "\n")):
-                break
-            ready += self._end_sentence(match.group())
+        while not self.looping and (end := _end_of_sentence(self._sentence)):
+            ready += self._end_sentence(self._sentence[:end])
         if not self.looping and not self._may_repeat(self._sentence):
             ready += self._sentence[self._passed :]
             self._passed = len(self._sentence)
@@ -75,6 +76,26 @@ class LoopGuard:
         if text:
             self._tail = (self._tail + text)[-_FEWEST_ROUNDS * _LONGEST_PERIOD_CHARS :]
             self.looping = self.looping or _goes_round(self._tail)
+
+
+def _end_of_sentence(text: str) -> int:
+    """So many characters of `text` are its first sentence; 0: that is not known yet."""
+    for match in _END.finditer(text):
+        following = text[match.end() : match.end() + 1]
+        if not following and not match.group().endswith((" ", "\n")):
+            return 0  # the sentence's closing marks may still be coming
+        if match.group() == "." and following.isalnum() and following.isascii():
+            continue  # "3.5", "www.example.com"
+        point = text[max(0, match.start() - _LONGEST_ABBREVIATION) : match.start() + 1]
+        if match.group().startswith(".") and _NEVER_ENDS.search(point):
+            continue
+        if match.group().startswith(".") and _MAY_END.search(point):
+            if not following:
+                return 0
+            if not following.isupper():
+                continue
+        return match.end()
+    return 0
 
 
 def _goes_round(tail: str) -> bool:

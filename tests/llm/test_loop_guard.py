@@ -18,6 +18,10 @@ def run(text: str, size: int = 1) -> tuple[str, bool]:
         "Pi is 3.14159. E is 2.71828, Dr. Who said.",
         "法国的首都是巴黎。西班牙的首都是马德里。好。好。",
         "It was dark; it was cold; it was late.",
+        "It opens from 9 a.m. to 5 p.m. on Mondays. It opens from 9 a.m. to 1 p.m. on Sundays.",
+        "A ticket for adults costs $10.50. A ticket for adults costs $10.20 online.",
+        "Please write to www.a.com for it. Please write to www.b.com for the rest.",
+        "I recommend Dr. Brown for teeth. I recommend Dr. Green for eyes.",
         "...",
         "",
     ],
@@ -32,6 +36,7 @@ def test_ordinary_text_passes_unchanged(text: str, size: int) -> None:
     [
         ("I like the sea. It is blue. I like the sea. It is blue.", "I like the sea. It is blue. "),
         ("I am glad to be here! I AM glad, to be here.", "I am glad to be here! "),
+        ("It opens at 9 a.m. It opens at 9 a.m. It", "It opens at 9 a.m. "),
         ("法国的首都是巴黎。法国的首都是巴黎。法国", "法国的首都是巴黎。"),
     ],
 )
