@@ -14,10 +14,14 @@ from html.parser import HTMLParser
 LONGEST = 110
 """Of a passage, in words; a Chinese character counts as half of one."""
 _HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_MD_HEADING = re.compile(r"#{1,6}\s+(.*?)\s*#*$")
+_MD_HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s+#+)?\s*$")
 _MD_FENCE = re.compile(r"\s*(```|~~~)")
 _MD_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
-_MD_MARKS = re.compile(r"[*_`]{1,3}(?=\S)|(?<=\S)[*_`]{1,3}|^\s*>\s?|^\s*\|[\s:|-]+\|\s*$")
+# Within a word "_" is a letter of it, and between digits "*" is a sign: "info_desk@x.org", "50*70".
+_MD_MARKS = re.compile(
+    r"(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)|(?<!\d)[*`]{1,3}(?=\S)|(?<=\S)[*`]{1,3}(?!\d)"
+    r"|^\s*>\s?|^\s*\|[\s:|-]+\|\s*$"
+)
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _BLANKS = re.compile(r"\s+")
@@ -142,6 +146,8 @@ class _HtmlReader(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._unseen += tag in _HTML_UNSEEN
+        if tag == "body":
+            self._unseen = 0  # </head> may be left out
         if tag in _HTML_HEADINGS:
             self.end_block()
             self._in_heading = True
@@ -155,7 +161,7 @@ class _HtmlReader(HTMLParser):
         if tag in _HTML_HEADINGS:
             self._heading = _BLANKS.sub(" ", "".join(self._words)).strip()
             self._words, self._in_heading = [], False
-        elif tag in _HTML_BLOCKS:
+        elif tag in _HTML_BLOCKS and not self._in_heading:
             self.end_block()
 
     def handle_data(self, data: str) -> None:

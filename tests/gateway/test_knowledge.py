@@ -47,6 +47,12 @@ def test_headings_and_paragraphs_make_passages() -> None:
     ]
     page = "<h1>A<br>B</h1><p>One &amp; two</p><script>x()</script><ul><li>three</ul>"
     assert passages_of("b.html", page) == [Passage("b.html", "A B", "One & two three")]
+    page = "<head><title>x</title><body><h1>A<br/>B <div>C</div></h1><p>One"
+    assert passages_of("b.html", page) == [Passage("b.html", "A B C", "One")]
+    address = "# C#\nWrite to __info_desk@a.org__, `a.org/b_c`; _posters_ have 50*70 **cm**."
+    assert passages_of("d.md", address) == [
+        Passage("d.md", "C#", "Write to info_desk@a.org, a.org/b_c; posters have 50*70 cm.")
+    ]
     assert [p.text for p in passages_of("c.txt", "one\ntwo\n\n\nthree\n")] == ["one two three"]
 
 
