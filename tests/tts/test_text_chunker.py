@@ -67,6 +67,14 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("你好！我是小明，今年三岁。", ["你好！", "我是小明，今年三岁。"]),
         ("圆周率是3.14。对吗？", ["圆周率是3.14。", "对吗？"]),
         ("One\nTwo\n", ["One", "Two"]),
+        ("Mt. Fuji is high. Go.", ["Mt. Fuji is high.", "Go."]),
+        ("J.K. Rowling wrote. Bye.", ["J.K. Rowling wrote.", "Bye."]),
+        ("Bake for 10 min. at least.", ["Bake for 10 min. at least."]),
+        ("It is open 9 a.m. – 5 p.m. now.", ["It is open 9 a.m. – 5 p.m. now."]),
+        ("So 10 - 3 = 7. Oh.", ["So 10 - 3 = 7.", "Oh."]),
+        ("Yes – no.", ["Yes –", "no."]),
+        ("我们8：30开门，3—5天。", ["我们8：30开门，", "3—5天。"]),
+        ("他说——走。", ["他说—", "—走。"]),
     ],
 )
 def test_phrases(text: str, expected: list[str]) -> None:

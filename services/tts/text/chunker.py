@@ -69,6 +69,13 @@ MAX_PHRASE_CHARACTERS = 240
 _SENTENCE_ENDS = frozenset("。！？!?…．")
 _CLAUSE_ENDS = frozenset("，、：；,;:—")
 _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
+# What comes behind a dash, that goes on with the number before it: "9 – 17", "5月1日—5日".
+_RANGE = re.compile(
+    r"(?:\d|[AaPp]\.?[Mm]\.?)[^\W\d]{0,2} [-–] [\d$€£¥]$"
+    r"|[\d年月日号点分元天岁个周%℃一二三四五六七八九十]—[\d周星第一二三四五六七八九十]$"
+)
+_DASH = re.compile(r"\s[-–](\s+\S)$")
+_LOOKED_AT = 12
 _URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
 _HAN_UNITS = 0.5
 _HAN_BEFORE = 2
@@ -190,17 +197,24 @@ class TextChunker:
             return self._full_stop(mark, length - 1)
         if before in _SENTENCE_ENDS and before and char.isspace():
             return length - 1, Pause.SENTENCE
-        if before and before in _CLAUSE_ENDS and not (before in ",:" and char.isdigit()):
-            if char.isspace() or (before in ",:" and is_han(char)):
+        if before and before in _CLAUSE_ENDS and not (before in ",:：" and char.isdigit()):
+            waited = is_han(char) if before in ",:" else before in "：—" and not self._in_range
+            if char.isspace() or waited:
                 return self._clause(length - 1)
-        if char.isspace() and before in ("-", "–") and self._text[mark - 2 : mark - 1].isspace():
-            return self._clause(length - 1)
+        dash = _DASH.search(self._text[-_LOOKED_AT:])
+        if dash is not None and not self._in_range:
+            return self._clause(length - len(dash[1]))
         return None
+
+    @property
+    def _in_range(self) -> bool:
+        """Whether the last character goes on with a range of numbers or days."""
+        return bool(_RANGE.search(self._text[-_LOOKED_AT:]))
 
     def _waits(self, char: str) -> bool:
         """Only the next character tells whether this one ends a clause."""
         before = self._text[-2:-1]
-        if char == ":":
+        if char in ":—" or (char == "：" and before.isdigit()):
             return True
         return (char == "," and before.isdigit()) or self._in_url(len(self._text) - 1)
 

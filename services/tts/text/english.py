@@ -24,7 +24,8 @@ log = logging.getLogger(__name__)
 # Where text may be cut between two words, and which points end a sentence.
 
 _TITLES = frozenset(
-    "dr. mr. mrs. ms. prof. st. gen. col. lt. sgt. capt. rev. hon. pres. gov. sen. rep. vs. cf. "
+    "dr. mr. mrs. ms. prof. st. mt. gen. col. lt. sgt. cpl. maj. adm. cmdr. capt. rev. hon. pres. "
+    "gov. sen. rep. supt. messrs. vs. v. c. cf. "
     "e.g. i.e. eg. ie. viz. approx. ca. jan. feb. "
     "mar. apr. jun. jul. aug. sep. sept. oct. nov. dec. mon. tue. wed. thu. fri. sat. sun.".split()
 )
@@ -32,9 +33,11 @@ _TITLES = frozenset(
 
 _MAYBE_ABBREVIATIONS = frozenset(
     "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
-    "dept. ave. blvd. rd. a.m. p.m. u.s. u.k.".split()
+    "dept. ave. blvd. rd. a.m. p.m. u.s. u.k. u.n. u.s.a. d.c. b.c. a.d. b.c.e. c.e. n.y. l.a. "
+    "m.d. b.a. m.a. p.s. ft. oz. lb. lbs. min. max. hr. hrs. tsp. tbsp. avg. bros. univ. apt. "
+    "bldg. hwy. ext. tel. ed. eds. op.".split()
 )
-"""Their point ends a sentence where a capital letter follows."""
+"""Their point ends a sentence where a capital letter follows, as does that of a small letter."""
 
 _BREAK_BEFORE = frozenset(
     "and but or because so if when while where which who whose that than though although unless "
@@ -99,8 +102,11 @@ def point_at_end(text: str) -> Point:
         return Point.ABBREVIATION
     if text.strip(" \t*_#").rstrip(".").isdigit():
         return Point.ABBREVIATION  # "1. First": the number of a list
-    if lowered in _MAYBE_ABBREVIATIONS or (len(word) > 2 and _DOTTED.fullmatch(word)):
+    small_letter = len(word) == 2 and word[0].islower()
+    if lowered in _MAYBE_ABBREVIATIONS or small_letter:
         return Point.EITHER
+    if _DOTTED.fullmatch(word):
+        return Point.ABBREVIATION if word.isupper() else Point.EITHER  # "J.K. Rowling"
     return Point.SENTENCE
 
 
