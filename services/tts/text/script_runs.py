@@ -7,6 +7,8 @@ import unicodedata
 from dataclasses import dataclass
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
+# Of a link whose words were said in several phrases.
+_LINK_END = re.compile(r"\]\([^)\s]*\)")
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]+|[\w.+-]+@[^\s<>]+)>")
 # Not what is compared ("a<b then c>d"): within a word a tag has a name alone, or values.
 _TAG = re.compile(
@@ -16,28 +18,43 @@ _TAG = re.compile(
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
 _LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
-_SPAN = re.compile(r"(?<=[\w%‰℃℉°])\s*[~～〜]\s*(?=[-−$€£¥￥]?\d)")
+_SPAN = re.compile(r"(?<=[\w%‰℃℉°])\s*[~～〜]\s*(?=[-−$€£¥￥]?\d|周|星期)")
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
 _TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
-_HASH = re.compile(r"#+(?!\d)")
+# C# and F# are names.
+_HASH = re.compile(r"(?<!(?<![A-Za-z0-9])[CF])#+(?!\d)")
+_WITHOUT_UNDERSCORES = re.compile(r"(?<!\S)(?!\S*@|\S*://|www\.)\S+")
+_POWER = re.compile(r"[⁰¹²³⁴-⁹⁻]{2,}|[⁰¹⁴-⁹]")
+_POWER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
+_NO_POWER = re.compile(r"(?<![\w)])\^|\^(?![\w(-])")
+_ARROW = re.compile(r"(?<=\s)<?[-=]{1,2}>(?=\s)")
+_COLON = re.compile(r"(?<=\d)：(?=\d)")
 _BLANKS = re.compile(r"\s+")
-_SPOKEN_SYMBOLS = frozenset("°℃℉№")
+_SPOKEN_SYMBOLS = frozenset("°℃℉№^")
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _FULL_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B))}
 _FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)}
-_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°")
+# Hyphens that are set otherwise, and the digits of formulas: "CO₂".
+_FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
+    code: code - 0x2050 for code in range(0x2080, 0x208A)
+}
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠√")
 
 
 def clean(text: str) -> str:
     """`text` without what cannot be spoken: markup, emoji, control characters; "" where nothing is
     left."""
     text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
-    text = _LINK.sub(r"\1", _FENCE.sub(" ", text))
+    text = _LINK_END.sub("", _LINK.sub(r"\1", _FENCE.sub(" ", text)))
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = _LINE_MARK.sub(" ", text)
-    text = _TIMES.sub(" × ", text)
+    text = _COLON.sub(":", _TIMES.sub(" × ", text))
+    text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
+    text = _NO_POWER.sub(" ", _ARROW.sub("→", text))
     text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
-    text = text.replace("_", " ").replace("|", ", ").replace("\\", " ")
+    if "_" in text:
+        text = _WITHOUT_UNDERSCORES.sub(lambda match: match.group().replace("_", " "), text)
+    text = text.replace("|", ", ").replace("\\", " ")
     text = "".join(char if _is_speech(char) else _gap(char) for char in text)
     text = _strip_head(_BLANKS.sub(" ", text).strip())
     return text if any(char.isalnum() for char in text) else ""
@@ -64,11 +81,15 @@ def _strip_head(text: str) -> str:
     return text[start:]
 
 
-_UNITS = "km/h|km|kg|cm|mm|ml|mL|m²|m/s|GB|MB|KB|TB|kW|Hz|GHz|MHz|m|g|L|℃|°C|℉|°F|°|%|‰"
+_UNITS = (
+    "km/h|km²|km|kg|cm|mm|mg|ml|mL|m²|m³|m/s|GB|MB|KB|TB|kWh|kW|mAh|V|W|Hz|GHz|MHz|m|g|L|℃|°C|℉|°F|°"
+    "|%|‰"
+)
+_LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 _TOKEN = re.compile(
     r"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+)"
-    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{_UNITS}))?(?![A-Za-zÀ-ɏ]))"
-    r"|(?P<en>[0-9]*[A-Za-zÀ-ɏ](?:[A-Za-z0-9_À-ɏ]|['’.@/:+&=?#-]+(?=[A-Za-z0-9À-ɏ]))*)"
+    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{_UNITS}))?(?![\d{_LATIN}]))"
+    rf"|(?P<en>[0-9]*[{_LATIN}](?:[0-9_{_LATIN}]|['’.@/:+&=?#-]+(?=[0-9{_LATIN}]))*)"
     r"|(?P<other>.)",
     re.DOTALL,
 )
