@@ -144,14 +144,30 @@ def test_what_is_compared_is_no_tag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("span", "same"),
+    ("written", "same"),
     [("10~20 minutes", "10 to 20 minutes"), ("5-10%", "5 to 10%"),
      ("8:00–10:00", "8:00 to 10:00"), ("$10-$20", "$10 to $20"),
-     ("1.5–2.5 kg", "1.5 to 2.5 kg"), ("9 AM – 5 PM", "9 AM to 5 PM")],
+     ("1.5–2.5 kg", "1.5 to 2.5 kg"), ("9 AM – 5 PM", "9 AM to 5 PM"),
+     ("9 a.m.–5 p.m.", "9 a.m. to 5 p.m."), ("$10-20", "10 to $20"), ("10-20 €", "10 to €20"),
+     ("$20k–$30k", "$20k to $30k"), ("19th–20th", "19th to 20th"), ("3°C–5°C", "3°C to 5°C"),
+     ("Mon–Fri, May–Sept", "Monday to Friday, May to September"), ("pages 5-10.", "pages 5 to 10."),
+     ("-3–5 °C", "minus 3 to 5 °C"), ("It is −12.5.", "It is minus 12.5."),
+     ("x = -3", "x equals minus 3"), ("-$5", "minus $5"), ("7 − 3", "7 minus 3"),
+     ("12,50 €", "€12.50"), ("1.299,00 €", "€1299"), ("49€", "€49"), ("$3.2bn", "$3.2 billion"),
+     ("steps 1,2,3", "steps 1, 2, 3"), ("1,000,000", "1000000"),
+     ("Call 555-1234.", "Call 5 5 5, 1 2 3 4."),
+     ("Call +1 (555) 123-4567", "Call plus 1, 5 5 5, 1 2 3, 4 5 6 7"),
+     ("zip 02134", "zip 0 2 1 3 4"), ("On 14.03.2025.", "On 2025-03-14."),
+     ("It is 2/3.", "It is 2/3 ."), ("1½", "1 and ½"), ("3.5/5", "3.5 out of 5"),
+     ("$5/month", "$5 per month"), ("Python 3.10", "Python 3 point 1 0"),
+     ("330 m, 5 m/s, 20 m²", "330 meters, 5 meters per second, 20 square meters"),
+     ("6'2\"", "6 foot 2"), ("C#", "C sharp"), ("see example.com", "see example dot com"),
+     ("10^23", "10 to the power of 23"), ("a ≥ 5", "a greater than or equal to 5"),
+     ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
-def test_an_english_range_has_its_to(span: str, same: str) -> None:
+def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:
     letters = EnglishLetters()
-    assert letters.parts(clean(span), 500) == letters.parts(same, 500)
+    assert letters.parts(clean(written), 500) == letters.parts(same, 500)
 
 
 def test_addresses_are_said() -> None:

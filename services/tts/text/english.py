@@ -16,6 +16,7 @@ from hibari.g2p import G2P
 from hibari.tts import ASSETS
 
 from services.tts.sound import SILENCE, Span
+from services.tts.text.english_numbers import say_numbers
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.word_ends import last_spoken_words, owners_within
 
@@ -185,12 +186,6 @@ def going_on(ahead: str) -> str:
 # Text -> phoneme letters, one for each sound, with stress marks, blanks, punctuation.
 
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
-_LONG_NUMBER = re.compile(r"\d{16,}")
-# Ranges, of which the dictionary's own rules know those of whole numbers alone.
-_SPAN = re.compile(
-    r"(?<=\d)%?–(?=[$€£]?\d)|(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)|(?<=:\d\d)\s*[-–]\s*(?=\d{1,2}:\d\d)"
-    r"|(?<=\d)-(?=[$€£]\d)|(?<=\.\d)-(?=\d+\.\d)|(?<=[AaPp][Mm])\s*[-–]\s*(?=\d)"
-)
 _ENDINGS = frozenset(".,;:!?…—")
 
 
@@ -260,8 +255,7 @@ class EnglishLetters:
         """Letters of `text` that the voices have; "" where it has no sound."""
         if not text:
             return ""
-        text = _SPAN.sub(" to ", say_addresses(text))
-        letters = self._letters(_LONG_NUMBER.sub(_spell_digits, text))
+        letters = self._letters(say_numbers(say_addresses(text)))
         known = "".join(letter for letter in letters if letter in letter_ids()).strip()
         return known if any(letter.isalpha() for letter in known) else ""
 
@@ -316,10 +310,6 @@ def _parts(letters: str, longest: int) -> list[str]:
             else:
                 current = f"{current} {piece}" if current else piece
     return [*parts, current] if current else parts
-
-
-def _spell_digits(match: re.Match[str]) -> str:
-    return " ".join(match.group())
 
 
 # Phoneme letters -> ARPABET with their durations.

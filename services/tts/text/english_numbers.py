@@ -1,0 +1,159 @@
+"""English as it is written -> as the dictionary's own rules read it right: numbers with what stands
+at them.
+
+The dictionary reads cardinals, ordinals, years, decimals, times, dates, amounts and some units. It
+says nothing of a sign or a currency that it does not expect, and joins numbers that a mark parts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TypeAlias
+
+_Say: TypeAlias = str | Callable[[re.Match[str]], str]
+
+_N = r"\d[\d,]*(?:\.\d+)?"
+_SCALE = r"(?:\s?(?:[kKmMbB]|thousand|million|billion|trillion)\b)?"
+_TO = r"\s?[-–]\s?"
+_NAMES = {
+    name[:3]: name
+    for name in (
+        "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May "
+        "June July August September October November December"
+    ).split()
+}
+_NAME = rf"(?:{'|'.join((*_NAMES.values(), 'Tues', 'Thurs?', 'Sept', *_NAMES))})"
+_UNITS = {
+    "m/s": "meter per second", "km/s": "kilometer per second", "m²": "square meter",
+    "m^2": "square meter", "km²": "square kilometer", "km^2": "square kilometer",
+    "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
+    "L": "liter", "V": "volt", "W": "watt", "KB/s": "kilobyte per second",
+    "MB/s": "megabyte per second", "GB/s": "gigabyte per second",
+    " m": "meter", " g": "gram", " s": "second",
+}  # fmt: skip
+_SYMBOLS = {
+    "≥": "greater than or equal to", "≤": "less than or equal to", "≠": "not equal to",
+    "≈": "approximately", "√": "square root of", "∞": "infinity",
+}  # fmt: skip
+_FRACTIONS = {"⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8"}
+_MARKS = str.maketrans("，。：；！？（）", ",.:;!?()")
+_ENDINGS = (
+    "com org net edu gov io ai app dev tv me co uk us de fr eu cn info js py md txt pdf html json "
+    "csv xml exe zip jpg png mp3 mp4 doc docx xls xlsx"
+).split()
+
+
+def _commas(match: re.Match[str]) -> str:
+    """Thousands stay; one with one or two digits behind it is a decimal point; others part."""
+    number = match.group()
+    if re.fullmatch(r"\d{1,3}(?:,\d{3})+|\d{1,2}(?:,\d{2})+,\d{3}", number):
+        return number
+    whole, _, rest = number.partition(",")
+    return f"{whole}.{rest}" if len(rest) <= 2 else number.replace(",", ", ")
+
+
+def _names(match: re.Match[str]) -> str:
+    first, second = (_NAMES[name[:3]] for name in match.groups())
+    return f"{first} to {second}"
+
+
+def _date(match: re.Match[str]) -> str:
+    day, month, year = match.groups()
+    return f"{year}-{int(month):02}-{int(day):02}"
+
+
+def _telephone(match: re.Match[str]) -> str:
+    """Digit by digit; what is none stays."""
+    written = match.group()
+    groups = re.findall(r"\d+", written)
+    is_date = re.fullmatch(r"\d\d/\d\d/\d{4}", written)
+    if is_date or not 7 <= sum(map(len, groups)) <= 15:
+        return written
+    return ("plus " if written[0] == "+" else "") + ", ".join(map(" ".join, groups))
+
+
+def _unit(match: re.Match[str]) -> str:
+    number, unit = match.groups()
+    one, per, rest = _UNITS[unit].partition(" per ")
+    return f"{number} {one}{'' if number == '1' else 's'}{per}{rest}"
+
+
+def _spelled(match: re.Match[str]) -> str:
+    return " ".join(match.group())
+
+
+_RULES: tuple[tuple[str, _Say], ...] = (
+    # Addresses and names of files.
+    (
+        rf"\b[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)*\.(?:{'|'.join(_ENDINGS)})\b",
+        lambda match: match.group().replace(".", " dot "),
+    ),
+    (r"(?<![A-Za-z0-9])([CF])#", r"\1 sharp"),
+    # Dates; telephone numbers, codes.
+    (r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d|\.\d)", _date),
+    (r"(?<![\d-])(\d\d)-(\d\d)-(\d{4})(?![\d-])", r"\1/\2/\3"),
+    (r"(?<![\w.])(?:\+\d|\(?0\d|1-\d{3}-|\(\d{3}\)\s?\d{3})[\d\s()/-]*\d(?!\w)", _telephone),
+    (r"(?<![\d.,])\d{1,3}(?: \d{3})* 000(?!\d)", lambda match: match.group().replace(" ", "")),
+    (r"(?<![\w.,:/'-])0\d{2,}(?![\w:/-]|[.,]\d)", _spelled),
+    # Commas within numbers, and amounts of money.
+    (r"\((-?\d+),(-?\d+)\)", r"(\1, \2)"),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d{1,2}(?!\d))", lambda m: m.group().replace(".", "")),
+    (r"(?<![\d.,])\d+(?:,\d+)+(?!\d)", _commas),
+    (r"\b(?:US|CA?|AU?|NZ|HK|SG?)\$(?=\d)", "$"),
+    (rf"(?<![$€£¥\d.,])({_N}){_TO}({_N}{_SCALE})\s?([$€£¥])(?!\d)", r"\1 to \3\2"),
+    (rf"(?<![$€£¥\d.,])({_N}{_SCALE})\s?([$€£¥])(?!\d)", r"\2\1"),
+    (r"(?<=\d)\s?bn\b", " billion"),
+    (r"(?<=\d)\s?tn\b", " trillion"),
+    (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),
+    (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
+    (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
+    # Ranges, of which the dictionary's own rules know those of whole numbers alone.
+    (rf"\b({_NAME})\b\.?{_TO}({_NAME})\b", _names),
+    (r"(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)", " to "),
+    (r"(?<=\d)%?(\s?(?:°\s?[CF]?|[A-Za-z]{1,4}))?\s*–\s*(?=[$€£]?\d)", r"\1 to "),
+    (r"(?<=\d)(st|nd|rd|th|\s?°\s?[CF]?|\s?[ck]?m|\s?k?g|\s?lbs?|k)-(?=\d)", r"\1 to "),
+    (r"(?<![\w.-])(\d{1,3})-(\d{1,3})(?=-[a-z])", r"\1 to \2"),
+    (r"(?<=:\d\d)\s*-\s*(?=\d{1,2}:\d\d)|(?<=\.\d)-(?=\d+\.\d)", " to "),
+    (r"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.))\s*[-–]\s*(?=\d)", " to "),
+    # Signs.
+    (r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
+    (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
+    # Fractions and shares.
+    (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
+    (r"(?<![\w./])(24)/(7)(?![\w/])|(?<![\w./])(50)/(50)(?![\w/])", r"\1\3 \2\4"),
+    (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
+    (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 over \2"),
+    (r"(?<=\d)/(?=[a-z]{3,})", " per "),
+    # Lengths and other units.
+    (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
+    (r"(?<=\d)\s?″", " inches"),
+    (
+        rf"(?<![\w.$€£])({_N})\s?({'|'.join(map(re.escape, _UNITS))})(?![\w²³^/])",
+        _unit,
+    ),
+    (r"\bCO2\b", "C O 2"),
+    # A last zero is said, too: 3.10 is another version than 3.1. And clocks with a point.
+    (r"(?<![\d.,])(\d{1,2})\.(\d\d)(?=\s?[ap]\.?m\b)", r"\1:\2"),
+    (
+        r"(?<![\d.,$€£])(\d+)\.(\d*0)(?!\d|\.\d)",
+        lambda match: f"{match.group(1)} point {' '.join(match.group(2))}",
+    ),
+    (r"\d{16,}", _spelled),
+    # The dictionary takes a point behind a number for a part of it.
+    (r"(?<=[\d½¼¾])\.(?=[\s\"'”’)\]]|$)", " ."),
+)  # fmt: skip
+_PLAIN = re.compile(r"[A-Za-z'’\s]*[.,:;!?]?")
+_COMPILED = tuple((re.compile(pattern), say) for pattern, say in _RULES)
+
+
+def say_numbers(text: str) -> str:
+    """`text` with "-5" as "minus 5", "12,50 €" as "€12.50", "$10-20" as "10 to $20"."""
+    if _PLAIN.fullmatch(text):
+        return text
+    text = text.translate(_MARKS)
+    for symbol, words in (_FRACTIONS | _SYMBOLS).items():
+        text = text.replace(symbol, words if symbol in _FRACTIONS else f" {words} ")
+    for pattern, say in _COMPILED:
+        text = pattern.sub(say, text)
+    return text.strip()
