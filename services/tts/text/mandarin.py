@@ -147,9 +147,15 @@ def _say_group(value: int) -> str:
 _N = r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?"
 _TO = r"\s*[-–—~～]\s*"
 _DEGREES = r"(?:[℃℉]|°[CF]?)"
+_MONEY = "[$€£¥￥]"
+_DAY = "(?:周|星期|礼拜)[一二三四五六日天]"
+# A sign, no hyphen: not behind a number or a Latin word.
+_MINUS = r"(?<![\dA-Za-z%℃°)）])[-−]"
 _UNITS = {
     "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
-    "ml": "毫升", "mL": "毫升", "m²": "平方米", "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
+    "km²": "平方公里", "m²": "平方米", "m³": "立方米", "mg": "毫克", "ml": "毫升", "mL": "毫升",
+    "kWh": "千瓦时", "mAh": "毫安时", "V": "伏", "W": "瓦",
+    "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
     "TB": "太字节", "kW": "千瓦", "GHz": "吉赫兹", "MHz": "兆赫兹", "Hz": "赫兹", "m": "米",
     "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
 }  # fmt: skip
@@ -157,11 +163,18 @@ _CURRENCIES = {"$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "￥
 _SYMBOLS = {
     "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
     "≤": "小于等于", ">": "大于", "<": "小于", "&": "和", "@": "艾特", "№": "号", "±": "正负",
-    "√": "根号",
+    "√": "根号", "≠": "不等于", "∞": "无穷大", "²": "的平方", "³": "的立方",
 }  # fmt: skip
 _MEASURES = (
     "个只条张把本位名次件种样天年周岁倍台辆部家座层间块片颗粒头匹架艘支根瓶杯碗盘双对套份万亿千百"
+    "小分秒点元米里斤吨升人步口句首篇项群批遍回处笔段排棵朵道扇幅门场顿趟厘毫公平英"
 )
+_FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅛": "1/8"}
+# What is read digit by digit stands behind these, or before those.
+_NUMBERED = (
+    "拨打|致电|电话|热线|号码|邮编|密码|验证码|编号|学号|工号|房号|房间号|卡号|账号|单号|QQ号?"
+)
+_NUMBERS = "热线|房间|号房|室"
 
 
 def _date(match: re.Match[str]) -> str:
@@ -198,6 +211,11 @@ def _percents(match: re.Match[str]) -> str:
 
 def _years(match: re.Match[str]) -> str:
     return f"{match.group(1)}年到"
+
+
+def _lifetime(match: re.Match[str]) -> str:
+    """Of years in brackets: "（1881—1936）"."""
+    return "到".join(map(say_digits, match.groups()))
 
 
 def _to(match: re.Match[str]) -> str:
@@ -242,44 +260,113 @@ def _digit_by_digit(match: re.Match[str]) -> str:
     return say_digits(digits, telephone=7 <= len(digits) <= 13)
 
 
+def _numbers(match: re.Match[str]) -> str:
+    """Of telephones and rooms."""
+    return re.sub(r"\d+", lambda found: say_digits(found.group(), telephone=True), match.group())
+
+
+def _digits(match: re.Match[str]) -> str:
+    return re.sub(r"\d", lambda found: say_digits(found.group()), match.group())
+
+
+def _version(match: re.Match[str]) -> str:
+    parts = match.group().split(".")
+    return "点".join(say_digits(part) if len(part) > 2 else say_integer(part) for part in parts)
+
+
+def _power(match: re.Match[str]) -> str:
+    sign, digits = match.groups()
+    return f"的{'负' if sign else ''}{say_integer(digits)}次方"
+
+
+def _written(form: str) -> Callable[[re.Match[str]], str]:
+    """Says what was found as `form` has it."""
+    return lambda match: match.expand(form)
+
+
 def _number(match: re.Match[str]) -> str:
     return say_number(match.group())
 
 
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
-    (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:日|号)?(?!\d)"), _date),
+    (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:[日号]|(?!\d))"), _date),
     (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
-    (re.compile(r"(?<!\d)0\d{2,3}-\d{7,8}(?!\d)"), _digit_by_digit),
+    (re.compile(r"(?<!\d)[(（]?0\d{2,3}[)）]?[- ]?\d{7,8}(?!\d)"), _digit_by_digit),
+    (re.compile(r"(?<!\d)[48]00-\d{3,4}-?\d{3,4}(?!\d)|\+\d[\d -]{6,}\d"), _digit_by_digit),
+    (
+        re.compile(
+            rf"(?:{_NUMBERED})[是为：:\s]{{0,3}}\d{{3,}}(?:[、或和/]\d{{3,}})*"
+            rf"(?![\d.,]|\s*[{_MEASURES}])|打1(?:1[09]|2[02])(?![\d{_MEASURES}])"
+            rf"|(?<!\d)\d{{3,5}}(?={_NUMBERS})"
+        ),
+        _numbers,
+    ),
+    (re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\d|\.\d)"), _version),
+    (re.compile(r"(?<!\d)(?:[5-9][05]|0[05])(?=后)"), _digits),
+    # What is reckoned.
+    (re.compile(r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)"), _written("减")),
+    (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),
+    (re.compile(r"\^\(?([-−]?)(\d+)\)?"), _power),
+    # Signs and currencies stand before the number.
+    (re.compile(rf"(?<![$€£¥￥\d.])({_N})({_TO}{_N})?\s*({_MONEY})(?!\d)"), _written(r"\3\1\2")),
+    (re.compile(rf"({_MONEY}\s*{_N}[百千万亿]*){_TO}(?={_MONEY})"), _written(r"\1到")),
+    (re.compile(rf"({_MONEY})\s*({_N}){_TO}(?=\d)"), _written(r"\2到\1")),
+    (re.compile(rf"{_MINUS}({_MONEY})(?=\d)|({_MONEY})[-−](?=\d)"), _written(r"负\1\2")),
     # Both ends of a range are of one kind, which is often written behind the second alone.
-    (re.compile(rf"([{_MEASURES}元分秒点月日号℃℉]|°[CF]){_TO}(?=[\d一二三四五六七八九])"), _to),
+    (re.compile(rf"({_DAY}){_TO}(?={_DAY})"), _to),
+    (re.compile(rf"(\d{{1,3}}/\d{{1,3}}){_TO}(?=\d{{1,3}}/\d{{1,3}}(?!\d))"), _to),
+    (re.compile(rf"(?<=[(（])(\d{{4}}){_TO}(\d{{4}})(?=[)）])"), _lifetime),
+    (
+        re.compile(rf"([{_MEASURES}月日号章节页集季℃℉]|°[CF]){_TO}(?=[第\d一二三四五六七八九])"),
+        _to,
+    ),
     (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
     (re.compile(rf"(?<!\d)(\d{{4}})\s*年?{_TO}(?=\d{{4}}\s*年)"), _years),
     (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _to),
     (
-        re.compile(rf"(?<![\dA-Za-z%℃°])[-−]({_N})\s*{_DEGREES}?{_TO}(?={_N}\s*{_DEGREES})"),
+        re.compile(
+            rf"{_MINUS}({_N})\s*{_DEGREES}?(?:{_TO}|到|至)(?=[-−]?{_N}\s*(?:{_DEGREES}|度))"
+        ),
         _below_zero,
     ),
     (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
-    (re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?![\d:])"), _time),
+    (
+        re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?整?(?![\d:])"),
+        _time,
+    ),
+    (re.compile(r"(?<![\d:.])(\d+(?:\.\d+)?):(?=\d+(?:\.\d+)?(?![\d:]))"), _written(r"\1比")),
     (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),
+    (re.compile(r"(\d+\.\d+)/(?=\d)"), _written(r"\1，满分")),
+    (re.compile(r"(?<=\d)\s+(?=\d{1,2}/\d{1,2}(?![\d/]))"), _written("又")),
     (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
-    (re.compile(rf"([$€£¥￥])\s*({_N})\s*([百千万亿]*)"), _money),
+    (
+        re.compile(r"(?<=[\d元块里米次度升克吨])/(?=[月年天日周时小人次个件分秒晚位张份公千斤米])"),
+        _written("每"),
+    ),
+    (re.compile(rf"({_MONEY})\s*({_N})\s*([百千万亿]*)"), _money),
     (re.compile(rf"(?<![\d.])({_N}){_TO}(?=\d)"), _range),
+    (re.compile(rf"{_MINUS}(?={_N}度)"), _written("零下")),
     (
         re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z])"),
         _unit,
     ),
-    (re.compile(rf"(?<![\d.第])({_N})\s*([{_MEASURES}])"), _counted),
+    (re.compile(rf"{_MINUS}(?=\d)(?![\d.]*\s*[月日号点年/])"), _written("负")),
+    (re.compile(rf"(?<![\d.第负])(?!0\d)({_N})\s*([{_MEASURES}])(?!之)"), _counted),
     (re.compile(r"(?<![\d.,])0\d+(?![\d.])|(?<![\d.,])\d{17,}"), _digit_by_digit),
     (re.compile(rf"(?<!\w)[-−+]{_N}|{_N}"), _number),
 )
 
 
+_TO_BE_SAID = re.compile("[\\d½⅓⅔¼¾⅛/~～–—-]")
+
+
 def normalize(text: str) -> str:
     """Chinese characters and punctuation only; whatever has no reading is left as it is."""
-    for pattern, say in _RULES:
-        text = pattern.sub(say, text)
-    text = re.sub(r"\d", lambda match: say_digits(match.group()), text)
+    if _TO_BE_SAID.search(text):
+        text = re.sub("[½⅓⅔¼¾⅛]", lambda match: " " + _FRACTIONS[match.group()], text)
+        for pattern, say in _RULES:
+            text = pattern.sub(say, text)
+        text = re.sub(r"\d", lambda match: say_digits(match.group()), text)
     return "".join(_SYMBOLS.get(char, char) for char in text)
 
 
