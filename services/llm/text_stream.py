@@ -25,9 +25,13 @@ _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
 _BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]+")
 _NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
 # The beginning of a line that may yet turn out to be one of the two above.
-_UNDECIDED = re.compile(r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?)[ \t]*")
-# A single star between spaces or digits is a multiplication; it stays.
-_EMPHASIS = re.compile(r"\*{2,}|_{2,}|`+|(?<![\s\d])\*|\*(?![\s\d])")
+_UNDECIDED = re.compile(r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?|`{1,2}|`{3,}[\w+#.-]*)[ \t]*")
+# A block of code begins, with the name of its language.
+_FENCE_LINE = re.compile(r"[ \t]*`{3,}[\w+#.-]*[ \t]*(?=\n)")
+# A single star between spaces or digits is a multiplication, and two are a power; they stay.
+_EMPHASIS = re.compile(
+    r"\*{3,}|(?<!\w)\*\*|\*\*(?!\d)|_{2,}|`+|(?<![\s\d*])\*(?!\*)|(?<!\*)\*(?![\s\d*])"
+)
 _EMPHASIS_END = re.compile(r"[*_`]+$")
 
 
@@ -153,7 +157,8 @@ class _Filter(ABC):
 
 
 class SpokenText(_Filter):
-    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
+    """Takes out of an answer what can be seen but not said: headings, list marks, emphasis and
+    the fences of code.
 
     Line ends stay: they are pauses. A number is a list's mark only where it counts on from 1, so an
     answer such as "12. That was easy." keeps its beginning.
@@ -185,6 +190,8 @@ class SpokenText(_Filter):
         return ready
 
     def _drop_marks(self) -> None:
+        if match := _FENCE_LINE.match(self._held):
+            self._held = self._held[match.end() :]
         while match := _BULLET.match(self._held):
             self._held = self._held[match.end() :]
         match = _NUMBER.match(self._held)

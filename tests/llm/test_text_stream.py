@@ -108,6 +108,10 @@ CASES = [
     ("-5 degrees", "-5 degrees"),
     ("#1 in the charts", "#1 in the charts"),
     ("snake_case __init__", "snake_case init"),
+    (
+        "So:\n```python\nx**2\n```\nis 2**10, **5** and ***more***.",
+        "So:\n\nx**2\n\nis 2**10, 5 and more.",
+    ),
     ("你好。\n- 第一\n- 第二", "你好。\n第一\n第二"),
     ("", ""),
 ]
