@@ -167,6 +167,7 @@ def test_flush_makes_the_chunker_new() -> None:
     [
         ("they don't drink wa", "they don't drink ", "wa"),
         ("the capital of Fran", "the capital ", "of Fran"),
+        ("我们这里周六周日", "我们这里", "周六周日"),
         ("我们可以用这个方法来写程", "我们可以用这个方法来", "写程"),
         ("it costs 3", None, ""),
         ("I like", None, ""),

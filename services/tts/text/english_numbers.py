@@ -53,6 +53,14 @@ def _commas(match: re.Match[str]) -> str:
     return f"{whole}.{rest}" if len(rest) <= 2 else number.replace(",", ", ")
 
 
+def _amount(match: re.Match[str]) -> str:
+    """Its currency before it; a second "$" is the end of a formula."""
+    least, most, symbol = match.groups()
+    if symbol == "$" in match.string[: match.start()]:
+        return match.group()
+    return f"{least} to {symbol}{most}" if least else f"{symbol}{most}"
+
+
 def _names(match: re.Match[str]) -> str:
     first, second = (_NAMES[name[:3]] for name in match.groups())
     return f"{first} to {second}"
@@ -101,15 +109,18 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d{1,2}(?!\d))", lambda m: m.group().replace(".", "")),
     (r"(?<![\d.,])\d+(?:,\d+)+(?!\d)", _commas),
     (r"\b(?:US|CA?|AU?|NZ|HK|SG?)\$(?=\d)", "$"),
-    (rf"(?<![$€£¥\d.,])({_N}){_TO}({_N}{_SCALE})\s?([$€£¥])(?!\d)", r"\1 to \3\2"),
-    (rf"(?<![$€£¥\d.,])({_N}{_SCALE})\s?([$€£¥])(?!\d)", r"\2\1"),
+    (rf"(?<![$€£¥\d.,^])(?:({_N}){_TO})?({_N}{_SCALE})\s?([$€£¥])(?!\d)", _amount),
     (r"(?<=\d)\s?bn\b", " billion"),
     (r"(?<=\d)\s?tn\b", " trillion"),
     (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),
     (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
-    # Ranges, of which the dictionary's own rules know those of whole numbers alone.
+    # Days; ranges, of which the dictionary's own rules know those of whole numbers alone.
     (rf"\b({_NAME})\b\.?{_TO}({_NAME})\b", _names),
+    (
+        r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?=:?\s\d{1,2}\s?(?:[-–:]|[ap]\.?m))",
+        lambda match: _NAMES[match.group()],
+    ),
     (r"(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)", " to "),
     (r"(?<=\d)%?(\s?(?:°\s?[CF]?|[A-Za-z]{1,4}))?\s*–\s*(?=[$€£]?\d)", r"\1 to "),
     (r"(?<=\d)(st|nd|rd|th|\s?°\s?[CF]?|\s?[ck]?m|\s?k?g|\s?lbs?|k)-(?=\d)", r"\1 to "),
@@ -126,6 +137,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 over \2"),
     (r"(?<=\d)/(?=[a-z]{3,})", " per "),
     # Lengths and other units.
+    (r"(?<=\d)m(?=\s(?:tall|high|long|wide|deep|away|above|below)\b)", " m"),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<=\d)\s?″", " inches"),
     (

@@ -42,6 +42,7 @@ _FREQUENT = frozenset(
     "技术 历史 文化 艺术 食物 水果 蔬菜 牛奶 咖啡 身体 健康 运动 火车 飞机 汽车 公园 学校 医院 "
     "博物 图书 故宫 长城 因为 所以 如果 但是 而且 或者 然后 虽然 不过 例如 比如 包括 由于 关于 "
     "通过 为了 根据 什么 怎么 为什 哪里 这里 那里 这个 那个 这样 那样 我们 你们 他们 她们 它们 "
+    "周一 周二 周三 周四 周五 周六 周日 周末 年轻 "
     "象征 角色 重要 主要 美丽 漂亮 高兴 快乐 简单 容易 困难 不同 相同 不同 系统 过程 能力 能量 "
     "物质 质量 建筑 景点 著名 有名 游客 旅游 旅行 活动 机会 经验 计划 目标 情况 关系 社会".split()
 )
@@ -237,6 +238,13 @@ def _fraction(match: re.Match[str]) -> str:
     return f"{say_integer(match.group(2))}分之{say_integer(match.group(1))}"
 
 
+def _amount(match: re.Match[str]) -> str:
+    """Its currency before it; a second "$" is the end of a formula."""
+    least, most, symbol = match.groups()
+    is_formula = symbol == "$" in match.string[: match.start()]
+    return match.group() if is_formula else f"{symbol}{least}{most or ''}"
+
+
 def _money(match: re.Match[str]) -> str:
     symbol, number, scale = match.groups()
     return f"{say_number(number, counted=not scale)}{scale}{_CURRENCIES[symbol]}"
@@ -308,7 +316,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),
     (re.compile(r"\^\(?([-−]?)(\d+)\)?"), _power),
     # Signs and currencies stand before the number.
-    (re.compile(rf"(?<![$€£¥￥\d.])({_N})({_TO}{_N})?\s*({_MONEY})(?!\d)"), _written(r"\3\1\2")),
+    (re.compile(rf"(?<![$€£¥￥\d.^])({_N})({_TO}{_N})?\s*({_MONEY})(?!\d)"), _amount),
     (re.compile(rf"({_MONEY}\s*{_N}[百千万亿]*){_TO}(?={_MONEY})"), _written(r"\1到")),
     (re.compile(rf"({_MONEY})\s*({_N}){_TO}(?=\d)"), _written(r"\2到\1")),
     (re.compile(rf"{_MINUS}({_MONEY})(?=\d)|({_MONEY})[-−](?=\d)"), _written(r"负\1\2")),
