@@ -222,7 +222,7 @@ class Generator:
         backend_request = await self._plan(request, place.slot)
         text = TextStream(request.stop)
         spoken = _Spoken(request) if request.spoken else _AsItIs()
-        guard, calls = LoopGuard(), CallPieces()
+        guard, calls = LoopGuard(spoken=request.spoken), CallPieces()
         most_tokens = self._most_tokens(request)
         longer = backend_request.sampling.max_tokens > most_tokens
         try:

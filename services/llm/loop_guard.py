@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from typing import NamedTuple
 
 _END = re.compile(r"[.!?。！？；\n]+[\"'”’)）]*\s*")
 # Points that end no sentence whatever follows, and those that end one before a capital letter.
@@ -14,8 +15,16 @@ _LONGEST_ABBREVIATION = 8
 _SHORTEST_REPEAT_CHARS = 10
 _SHORTEST_REPEAT_WIDE_CHARS = 5
 _LONGEST_PERIOD_CHARS = 80
-_FEWEST_ROUNDS = 4
-_SHORTEST_LOOP_CHARS = 32
+
+
+class _Rounds(NamedTuple):
+    """How often a phrase comes before that is a loop, and how much that is at least."""
+
+    fewest: int
+    shortest_chars: int
+
+
+_SPOKEN_ROUNDS, _READ_ROUNDS = _Rounds(4, 32), _Rounds(24, 240)
 
 
 class LoopGuard:
@@ -24,10 +33,15 @@ class LoopGuard:
     A sentence that begins like an earlier one is held back until it differs, so
     a repeated sentence is never heard; all other text passes at once. Within a
     sentence, a phrase said four times in a row ends the answer.
+
+    spoken: False for what is read: code, tables and songs have lines that come again. It ends once
+    a phrase has come so often that nothing else will.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, spoken: bool = True) -> None:
         self.looping = False
+        self._spoken = spoken
+        self._rounds = _SPOKEN_ROUNDS if spoken else _READ_ROUNDS
         self._said: set[str] = set()
         self._sentence = ""  # the sentence at work, as far as it is known
         self._passed = 0  # characters of it that were let through
@@ -37,6 +51,9 @@ class LoopGuard:
         """The part of `text`, and of what was held back, that is new."""
         if self.looping:
             return ""
+        if not self._spoken:
+            self._watch(text)
+            return text
         self._sentence += text
         ready = ""
         while not self.looping and (end := _end_of_sentence(self._sentence)):
@@ -74,8 +91,8 @@ class LoopGuard:
 
     def _watch(self, text: str) -> None:
         if text:
-            self._tail = (self._tail + text)[-_FEWEST_ROUNDS * _LONGEST_PERIOD_CHARS :]
-            self.looping = self.looping or _goes_round(self._tail)
+            self._tail = (self._tail + text)[-self._rounds.fewest * _LONGEST_PERIOD_CHARS :]
+            self.looping = self.looping or _goes_round(self._tail, self._rounds)
 
 
 def _end_of_sentence(text: str) -> int:
@@ -98,10 +115,10 @@ def _end_of_sentence(text: str) -> int:
     return 0
 
 
-def _goes_round(tail: str) -> bool:
+def _goes_round(tail: str, of: _Rounds) -> bool:
     """Whether `tail` ends in one phrase said over and over."""
     for period in range(2, _LONGEST_PERIOD_CHARS + 1):
-        rounds = max(_FEWEST_ROUNDS, -(-_SHORTEST_LOOP_CHARS // period))
+        rounds = max(of.fewest, -(-of.shortest_chars // period))
         if tail.endswith(tail[-period:] * rounds):
             return True
     return False

@@ -93,9 +93,20 @@ async def test_a_stop_string_ends_the_backend_too() -> None:
 
 async def test_a_loop_ends_the_backend_too() -> None:
     backend = FakeBackend(*words("I am very happy. I am very happy. I am very happy."), hang=True)
-    answer = ask(backend, AnswerRequest(HELLO))
+    answer = ask(backend, AnswerRequest(HELLO, spoken=True))
     assert await text_of(answer) == "I am very happy. "
     assert answer.ledger.finish_reason == "stop"
+    assert not backend.at_work
+
+
+async def test_what_is_read_may_say_a_line_twice_and_no_more_for_ever() -> None:
+    row = "    [0, 0, 0, 0],\n"
+    code = f"try:\n    f()\nexcept ValueError:\n    return None\n{row * 4}" * 2
+    table = f"| a | b |\n|---|{'-' * 60}|\n"
+    answer = ask(FakeBackend(*words(code + table)), AnswerRequest(HELLO))
+    assert await text_of(answer) == code + table
+    backend = FakeBackend(*words("I am very happy. " * 50), hang=True)
+    assert len(await text_of(ask(backend, AnswerRequest(HELLO)))) < 50 * 17
     assert not backend.at_work
 
 
