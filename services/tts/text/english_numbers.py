@@ -30,7 +30,7 @@ _UNITS = {
     "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
     "L": "liter", "V": "volt", "W": "watt", "KB/s": "kilobyte per second",
     "MB/s": "megabyte per second", "GB/s": "gigabyte per second",
-    " m": "meter", " g": "gram", " s": "second",
+    " m": "meter", " g": "gram", " s": "second", "µs": "microsecond", "kΩ": "kilohm", "Ω": "ohm",
 }  # fmt: skip
 _SYMBOLS = {
     "≥": "greater than or equal to", "≤": "less than or equal to", "≠": "not equal to",
@@ -87,6 +87,11 @@ def _unit(match: re.Match[str]) -> str:
     return f"{number} {one}{'' if number == '1' else 's'}{per}{rest}"
 
 
+def _closed(match: re.Match[str]) -> str:
+    """Without what parts thousands."""
+    return re.sub(r"[ .]", "", match.group())
+
+
 def _spelled(match: re.Match[str]) -> str:
     return " ".join(match.group())
 
@@ -102,11 +107,11 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d|\.\d)", _date),
     (r"(?<![\d-])(\d\d)-(\d\d)-(\d{4})(?![\d-])", r"\1/\2/\3"),
     (r"(?<![\w.])(?:\+\d|\(?0\d|1-\d{3}-|\(\d{3}\)\s?\d{3})[\d\s()/-]*\d(?!\w)", _telephone),
-    (r"(?<![\d.,])\d{1,3}(?: \d{3})* 000(?!\d)", lambda match: match.group().replace(" ", "")),
+    (r"(?<![\d.,])\d{1,3}(?:(?: \d{3})* 000(?!\d)|(?: \d{3})+(?=,\d\d(?!\d)))", _closed),
     (r"(?<![\w.,:/'-])0\d{2,}(?![\w:/-]|[.,]\d)", _spelled),
     # Commas within numbers, and amounts of money.
     (r"\((-?\d+),(-?\d+)\)", r"(\1, \2)"),
-    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d{1,2}(?!\d))", lambda m: m.group().replace(".", "")),
+    (r"(?<![\d.,])\d{1,3}(?:\.\d{3})+(?=,\d{1,2}(?!\d))", _closed),
     (r"(?<![\d.,])\d+(?:,\d+)+(?!\d)", _commas),
     (r"\b(?:US|CA?|AU?|NZ|HK|SG?)\$(?=\d)", "$"),
     (rf"(?<![$€£¥\d.,^])(?:({_N}){_TO})?({_N}{_SCALE})\s?([$€£¥])(?!\d)", _amount),
@@ -115,6 +120,9 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),
     (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
+    (r"\bApprox\.", "Approximately"),
+    (r"\bca?\.\s?(?=\d)", "circa "),
+    (r"\b1(00|,?000)s\b", lambda match: "hundreds" if match.group(1) == "00" else "thousands"),
     # Days; ranges, of which the dictionary's own rules know those of whole numbers alone.
     (rf"\b({_NAME})\b\.?{_TO}({_NAME})\b", _names),
     (
@@ -125,6 +133,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)%?(\s?(?:°\s?[CF]?|[A-Za-z]{1,4}))?\s*–\s*(?=[$€£]?\d)", r"\1 to "),
     (r"(?<=\d)(st|nd|rd|th|\s?°\s?[CF]?|\s?[ck]?m|\s?k?g|\s?lbs?|k)-(?=\d)", r"\1 to "),
     (r"(?<![\w.-])(\d{1,3})-(\d{1,3})(?=-[a-z])", r"\1 to \2"),
+    (r"(?<![\w.-])(\d{1,3})-(?=\d{1,3}(?:[hxkK]|[ap]m)\b)", r"\1 to "),
+    (r"(?<![\d:])(\d+\.\d+):(?=\d)|(?<![\d:.])(\d+):(?=1(?![\d:]))", r"\1\2 to "),
     (r"(?<=:\d\d)\s*-\s*(?=\d{1,2}:\d\d)|(?<=\.\d)-(?=\d+\.\d)", " to "),
     (r"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.))\s*[-–]\s*(?=\d)", " to "),
     # Signs.
@@ -134,9 +144,10 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
     (r"(?<![\w./])(24)/(7)(?![\w/])|(?<![\w./])(50)/(50)(?![\w/])", r"\1\3 \2\4"),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
-    (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 over \2"),
+    (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)/(?=[a-z]{3,})", " per "),
     # Lengths and other units.
+    (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),
     (r"(?<=\d)m(?=\s(?:tall|high|long|wide|deep|away|above|below)\b)", " m"),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<=\d)\s?″", " inches"),

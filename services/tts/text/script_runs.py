@@ -40,7 +40,7 @@ _FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)
 _FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
     code: code - 0x2050 for code in range(0x2080, 0x208A)
 }
-_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠√")
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠√₹₩")
 
 
 def clean(text: str) -> str:
