@@ -72,7 +72,7 @@ _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 # What comes behind a dash, that goes on with the number before it: "9 – 17", "5月1日—5日".
 _RANGE = re.compile(
     r"(?:\d|[AaPp]\.?[Mm]\.?)[^\W\d]{0,2} [-–] [\d$€£¥]$"
-    r"|[\d年月日号点分元天岁个周%℃一二三四五六七八九十]—[\d周星第一二三四五六七八九十]$"
+    r"|[\d年月日号点分元天岁个周%℃一二三四五六七八九十]—[\d周星第公前一二三四五六七八九十]$"
 )
 _DASH = re.compile(r"\s[-–](\s+\S)$")
 _LOOKED_AT = 12

@@ -42,7 +42,7 @@ _FREQUENT = frozenset(
     "技术 历史 文化 艺术 食物 水果 蔬菜 牛奶 咖啡 身体 健康 运动 火车 飞机 汽车 公园 学校 医院 "
     "博物 图书 故宫 长城 因为 所以 如果 但是 而且 或者 然后 虽然 不过 例如 比如 包括 由于 关于 "
     "通过 为了 根据 什么 怎么 为什 哪里 这里 那里 这个 那个 这样 那样 我们 你们 他们 她们 它们 "
-    "周一 周二 周三 周四 周五 周六 周日 周末 年轻 "
+    "周一 周二 周三 周四 周五 周六 周日 周末 年轻 人民 "
     "象征 角色 重要 主要 美丽 漂亮 高兴 快乐 简单 容易 困难 不同 相同 不同 系统 过程 能力 能量 "
     "物质 质量 建筑 景点 著名 有名 游客 旅游 旅行 活动 机会 经验 计划 目标 情况 关系 社会".split()
 )
@@ -325,7 +325,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"(\d{{1,3}}/\d{{1,3}}){_TO}(?=\d{{1,3}}/\d{{1,3}}(?!\d))"), _to),
     (re.compile(rf"(?<=[(（])(\d{{4}}){_TO}(\d{{4}})(?=[)）])"), _lifetime),
     (
-        re.compile(rf"([{_MEASURES}月日号章节页集季℃℉]|°[CF]){_TO}(?=[第\d一二三四五六七八九])"),
+        re.compile(
+            rf"([{_MEASURES}月日号章节页集季℃℉]|°[CF]|\d(?=\D+前)){_TO}"
+            r"(?=[第\d一二三四五六七八九]|(?:公元)?前\d)"
+        ),
         _to,
     ),
     (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
@@ -346,17 +349,24 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),
     (re.compile(r"(\d+\.\d+)/(?=\d)"), _written(r"\1，满分")),
     (re.compile(r"(?<=\d)\s+(?=\d{1,2}/\d{1,2}(?![\d/]))"), _written("又")),
+    (re.compile(r"(血压\D{0,4}\d{2,3})/(?=\d{2,3})"), _written(r"\1，")),
     (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
     (
-        re.compile(r"(?<=[\d元块里米次度升克吨])/(?=[月年天日周时小人次个件分秒晚位张份公千斤米])"),
+        re.compile(
+            r"(?<=[\d元块万里米次度升克吨])/(?=[月年天日周时小人次个件分秒晚位张份公千斤米])"
+        ),
         _written("每"),
     ),
     (re.compile(rf"({_MONEY})\s*({_N})\s*([百千万亿]*)"), _money),
     (re.compile(rf"(?<![\d.])({_N}){_TO}(?=\d)"), _range),
     (re.compile(rf"{_MINUS}(?={_N}度)"), _written("零下")),
     (
-        re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z])"),
+        re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z²³])"),
         _unit,
+    ),
+    (
+        re.compile(rf"(?<=[万亿])({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z²³])"),
+        lambda match: _UNITS[match.group()],
     ),
     (re.compile(rf"{_MINUS}(?=\d)(?![\d.]*\s*[月日号点年/])"), _written("负")),
     (re.compile(rf"(?<![\d.第负])(?!0\d)({_N})\s*([{_MEASURES}])(?!之)"), _counted),

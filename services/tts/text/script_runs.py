@@ -89,7 +89,7 @@ _UNITS = (
 )
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 _TOKEN = re.compile(
-    r"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+)"
+    rf"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+(?:(?<=[万亿])(?:{_UNITS})(?![{_LATIN}]))?)"
     rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{_UNITS}))?(?![\d{_LATIN}]))"
     rf"|(?P<en>[0-9]*[{_LATIN}](?:[0-9_{_LATIN}]|['’.@/:+&=?#-]+(?=[0-9{_LATIN}]))*)"
     r"|(?P<other>.)",
