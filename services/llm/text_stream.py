@@ -24,8 +24,11 @@ _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
 # The marks of markdown.
 _BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]+")
 _NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
-# The beginning of a line that may yet turn out to be one of the two above.
-_UNDECIDED = re.compile(r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?|`{1,2}|`{3,}[\w+#.-]*)[ \t]*")
+# The beginning of a line that may yet turn out to be one of the two above, or several.
+_UNDECIDED = re.compile(
+    rf"(?:{_BULLET.pattern})*"
+    r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?|`{1,2}|`{3,}[\w+#.-]*)[ \t]*"
+)
 # A block of code begins, with the name of its language.
 _FENCE_LINE = re.compile(r"[ \t]*`{3,}[\w+#.-]*[ \t]*(?=\n)")
 # A single star between spaces or digits is a multiplication, and two are a power; they stay.

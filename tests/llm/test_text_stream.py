@@ -112,6 +112,7 @@ CASES = [
         "So:\n```python\nx**2\n```\nis 2**10, **5** and ***more***.",
         "So:\n\nx**2\n\nis 2**10, 5 and more.",
     ),
+    ("> # Title\n> 1. First\n- **2.** + x", "Title\nFirst\n2. + x"),
     ("你好。\n- 第一\n- 第二", "你好。\n第一\n第二"),
     ("", ""),
 ]
