@@ -35,8 +35,8 @@ _TITLES = frozenset(
 _MAYBE_ABBREVIATIONS = frozenset(
     "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
     "dept. ave. blvd. rd. a.m. p.m. u.s. u.k. u.n. u.s.a. d.c. b.c. a.d. b.c.e. c.e. n.y. l.a. "
-    "m.d. b.a. m.a. p.s. ft. oz. lb. lbs. min. max. hr. hrs. tsp. tbsp. avg. bros. univ. apt. "
-    "bldg. hwy. ext. tel. ed. eds. op.".split()
+    "m.d. b.a. m.a. p.s. ft. oz. lb. lbs. min. mins. max. hr. hrs. tsp. tbsp. avg. bros. univ. "
+    "apt. bldg. hwy. ext. tel. ed. eds. op.".split()
 )
 """Their point ends a sentence where a capital letter follows, as does that of a small letter."""
 

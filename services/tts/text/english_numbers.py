@@ -30,7 +30,12 @@ _UNITS = {
     "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
     "L": "liter", "V": "volt", "W": "watt", "KB/s": "kilobyte per second",
     "MB/s": "megabyte per second", "GB/s": "gigabyte per second",
-    " m": "meter", " g": "gram", " s": "second", "µs": "microsecond", "kΩ": "kilohm", "Ω": "ohm",
+    " m": "meter", " g": "gram", " s": "second", " h": "hour",
+    "µs": "microsecond", "kΩ": "kilohm", "Ω": "ohm",
+}  # fmt: skip
+_SHORT = {
+    "yr": "year", "mo": "month", "wk": "week", "hr": "hour", "km²": "square kilometers",
+    "km": "kilometers", "kg": "kilograms", "tsp": "teaspoon", "tbsp": "tablespoon",
 }  # fmt: skip
 _SYMBOLS = {
     "≥": "greater than or equal to", "≤": "less than or equal to", "≠": "not equal to",
@@ -87,6 +92,11 @@ def _unit(match: re.Match[str]) -> str:
     return f"{number} {one}{'' if number == '1' else 's'}{per}{rest}"
 
 
+def _spoons(match: re.Match[str]) -> str:
+    few = re.search(r"(?:^|\D)1$|/\d$", match.string[: match.start()])
+    return f" {_SHORT[match.group(1)]}{'' if few else 's'}"
+
+
 def _closed(match: re.Match[str]) -> str:
     """Without what parts thousands."""
     return re.sub(r"[ .]", "", match.group())
@@ -129,7 +139,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)(?=:?\s\d{1,2}\s?(?:[-–:]|[ap]\.?m))",
         lambda match: _NAMES[match.group()],
     ),
-    (r"(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)", " to "),
+    (r"(?<=\d)%?\s*[-–]\s*(?=\d[\d.]*%)|(?<=\d)—(?=\d)", " to "),
     (r"(?<=\d)%?(\s?(?:°\s?[CF]?|[A-Za-z]{1,4}))?\s*–\s*(?=[$€£]?\d)", r"\1 to "),
     (r"(?<=\d)(st|nd|rd|th|\s?°\s?[CF]?|\s?[ck]?m|\s?k?g|\s?lbs?|k)-(?=\d)", r"\1 to "),
     (r"(?<![\w.-])(\d{1,3})-(\d{1,3})(?=-[a-z])", r"\1 to \2"),
@@ -146,7 +156,13 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)/(?=[a-z]{3,})", " per "),
+    (r"(?<=\d)/(yr|mo|wk|hr)\b", lambda match: f" per {_SHORT[match.group(1)]}"),
     # Lengths and other units.
+    (
+        r"\b(thousand|million|billion|trillion) (km²|km|kg)(?![\w/])",
+        lambda match: f"{match.group(1)} {_SHORT[match.group(2)]}",
+    ),
+    (r"(?<=\d)\s?(tsp|tbsp)\b(?:\.(?=\s\w))?", _spoons),
     (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),
     (r"(?<=\d)m(?=\s(?:tall|high|long|wide|deep|away|above|below)\b)", " m"),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
