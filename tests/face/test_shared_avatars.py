@@ -10,6 +10,7 @@ from pathlib import Path
 
 import grpc
 import pytest
+from nats.js.object_store import ObjectStore
 
 from tests.face.made_head import bundle_files, zipped
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
@@ -21,6 +22,7 @@ from visavis.v1 import face_pb2
 from visavis.wire.bucket import Bucket, make_buckets
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import BUCKETS, Login, User, users_config
+from visavis.wire.subjects import AVATARS
 
 PASSWORDS = {user: secrets.token_urlsafe(16) for user in User}
 
@@ -152,6 +154,21 @@ async def test_a_bus_that_lost_its_disk_has_them_again_from_any_replica(
         assert await names(one) == ["default", "ann", "bob"]
     async with serving(tmp_path / "new", bus=keeping_bus) as new:
         assert await names(new) == ["default", "ann", "bob"]
+
+
+async def test_one_that_is_damaged_in_the_store_keeps_none_of_the_others_away(
+    tmp_path: Path, operator: Bus, keeping_bus: Bus
+) -> None:
+    """As where a face was killed, and its disk lost, while it deleted one."""
+    made(tmp_path / "ours", "ann")
+    made(tmp_path / "ours", "bob")
+    async with serving(tmp_path / "ours", bus=keeping_bus) as one:
+        assert await names(one) == ["default", "ann", "bob"]
+    js, stream = operator.client.jetstream(), f"OBJ_{AVATARS}"
+    about = await ObjectStore(AVATARS, stream, js).get_info("ann")
+    await js.purge_stream(stream, subject=f"$O.{AVATARS}.C.{about.nuid}")
+    async with serving(tmp_path / "new", bus=keeping_bus) as new:
+        assert await names(new) == ["default", "bob"]
 
 
 @pytest.mark.parametrize("first", ["who deleted it", "who was away"])

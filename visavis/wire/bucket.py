@@ -57,6 +57,10 @@ class NoRoomError(BusError):
     """The NATS server may keep no more than it does."""
 
 
+class NotWholeError(BusError):
+    """What is in a bucket is not what was put: it is being changed, or damaged for good."""
+
+
 class Trouble:
     """Tells in the log what stands in the way of sharing: once, until it is over or another one."""
 
@@ -124,7 +128,10 @@ class Bucket:
             return await _put_whole(store, name, _Reader(io.BytesIO(content)))
 
     async def get(self, name: str) -> bytes | None:
-        """None where it is not there (any more), or too large. Raises NoStoreError, BusError."""
+        """None where it is not there (any more), or too large.
+
+        Raises NotWholeError, NoStoreError, BusError.
+        """
         async with self._open(_CARRY_S) as (_, store):
             try:
                 info = await store.get_info(name)
@@ -151,8 +158,7 @@ class Bucket:
     async def pieces(self, name: str) -> AsyncIterator[bytes]:
         """Like `get`, piece by piece, for what is too large for memory, and as long as it takes.
 
-        Raises BusError where it is not there (any more), or too large; and at the end of what is
-        not what was put.
+        Raises BusError where it is not there (any more), or too large.
         """
         async with self._open(None) as (_, store):
             try:
@@ -165,8 +171,10 @@ class Bucket:
                 yield piece
 
     async def _pieces(self, info: ObjectInfo) -> AsyncIterator[bytes]:
-        """Raises BusError where it is not what was put."""
-        changed = BusError(f"{self._name}: {info.name!r} has changed while it was read")
+        """Raises NotWholeError, at the end perhaps, where it is not what was put."""
+        changed = NotWholeError(
+            f"{self._name}: {info.name!r} has changed while it was read, or is damaged"
+        )
         digest, size_bytes = hashlib.sha256(), 0
         async for message in self._messages(f"$O.{self._name}.C.{info.nuid}"):
             piece = message.data or b""
@@ -477,7 +485,11 @@ class Shared:
         if own is not None and digest_of(own) == digest:
             await self._do(partial(self._shelf.note, name, digest))
             return
-        packed = await self._bucket.get(name)
+        try:
+            packed = await self._bucket.get(name)
+        except NotWholeError as error:  # the others are none the worse for it
+            log.warning("%s", error)
+            return
         if packed is None:
             log.warning("%s: %r is gone, or too large", self._shelf.bucket, name)
             return
