@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -169,6 +170,8 @@ async def test_one_that_is_damaged_in_the_store_keeps_none_of_the_others_away(
     await js.purge_stream(stream, subject=f"$O.{AVATARS}.C.{about.nuid}")
     async with serving(tmp_path / "new", bus=keeping_bus) as new:
         assert await names(new) == ["default", "bob"]
+        asked = face_pb2.CreateAvatarRequest(name="ann", image=zipped(bundle_files()))
+        assert (await new.CreateAvatar(asked)).name == "ann"
 
 
 @pytest.mark.parametrize("first", ["who deleted it", "who was away"])
@@ -209,7 +212,7 @@ async def test_whoever_leaves_while_his_avatar_is_shared_has_made_none(
     asked = face_pb2.CreateAvatarRequest(name="balls", image=zipped(bundle_files()))
     sharing = asyncio.Event()
 
-    async def slowly(*_: object) -> str:
+    async def slowly(*_: object, **__: object) -> str:
         sharing.set()
         await asyncio.Event().wait()
         return ""
@@ -223,6 +226,38 @@ async def test_whoever_leaves_while_his_avatar_is_shared_has_made_none(
             leaving.cancel()
             await until(lambda: not (tmp_path / "balls").exists())
         assert (await stub.CreateAvatar(asked)).name == "balls"
+
+
+async def test_of_two_who_make_one_of_the_same_name_at_once_one_is_told_so(
+    tmp_path: Path, keeping_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = bundle_files()
+    both = asyncio.Barrier(2)
+    put = Bucket.put
+
+    async def side_by_side(*told: Any, **how: Any) -> str:
+        await both.wait()
+        return await put(*told, **how)
+
+    def made_by(who: str) -> face_pb2.CreateAvatarRequest:
+        about = files["head.toml"].replace(b"licence = ", f'licence = "{who}" # '.encode())
+        packed = zipped({**files, "head.toml": about})
+        return face_pb2.CreateAvatarRequest(name="balls", image=packed)
+
+    async def worn(stub: Stub) -> list[str]:
+        listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
+        return [avatar.licence for avatar in listed.avatars if avatar.name == "balls"]
+
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    async with serving(ours, bus=keeping_bus) as one, serving(theirs, bus=keeping_bus) as other:
+        with monkeypatch.context() as race:
+            race.setattr(Bucket, "put", side_by_side)
+            making = [one.CreateAvatar(made_by("one")), other.CreateAvatar(made_by("other"))]
+            ended = await asyncio.gather(*making, return_exceptions=True)
+        [refused] = [end for end in ended if isinstance(end, grpc.aio.AioRpcError)]
+        assert refused.code() is grpc.StatusCode.ALREADY_EXISTS
+        [kept] = [end.licence for end in ended if isinstance(end, face_pb2.Avatar)]
+        assert await worn(one) == await worn(other) == [kept]
 
 
 async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(

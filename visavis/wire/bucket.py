@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import io
 import json
@@ -17,16 +18,17 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mappi
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import nats.errors
 import nats.js.errors
+from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import Header, ObjectInfo, RawStreamMsg, StreamInfo
+from nats.js.api import Header, ObjectInfo, PubAck, RawStreamMsg, StreamInfo
 from nats.js.kv import MSG_ROLLUP_SUBJECT
 from nats.js.object_store import ObjectStore
 
-from visavis.serving.errors import AtCapacityError, BusError
+from visavis.serving.errors import AlreadyExistsError, AtCapacityError, BusError
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import User
 
@@ -44,6 +46,8 @@ _DIGEST = "SHA-256="
 """How digests begin, and names never do."""
 _FULL = frozenset({10002, 10023, 10028, 10047, 10077})
 """What JetStream says where it has no room, of the account, the disk, the memory or the stream."""
+_OTHERS_WERE_FASTER = frozenset({10071, 10164})
+"""What it says of a record that was to follow another one than it does."""
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -115,17 +119,45 @@ class Bucket:
             told = [json.loads(record.data or b"") async for record in records]
             return {i["name"]: "" if i.get("deleted") else i.get("digest") or "" for i in told}
 
-    async def put(self, name: str, content: bytes) -> str:
+    async def put(self, name: str, content: bytes, *, new: bool = False) -> str:
         """The digest. Cancelled, it leaves no half of it in the bucket.
 
-        Raises AtCapacityError for what is too large, NoStoreError, BusError.
+        new: not in place of another one, whoever puts that at the same time; what is damaged is
+        none. Raises AlreadyExistsError then, AtCapacityError for what is too large, NoStoreError,
+        BusError.
         """
         if len(content) > self._largest_bytes:
             raise AtCapacityError(
                 f"{name!r} has {len(content)} bytes, of which {self._largest_bytes} can be shared"
             )
         async with self._open(_CARRY_S) as (_, store):
-            return await _put_whole(store, name, _Reader(io.BytesIO(content)))
+            if new:
+                store = await self._only_new(name)
+            try:
+                return await _put_whole(store, name, _Reader(io.BytesIO(content)))
+            except nats.js.errors.APIError as error:
+                if new and error.err_code in _OTHERS_WERE_FASTER:
+                    raise self._taken(name) from error
+                raise
+
+    async def _only_new(self, name: str) -> ObjectStore:
+        """One that takes nothing of this name once somebody else has put it there, too.
+
+        Raises AlreadyExistsError where it is there already.
+        """
+        stream, subject = f"OBJ_{self._name}", self._record_of(name)
+        js, follows = self._bus.client.jetstream(timeout=_ASK_S), 0
+        with contextlib.suppress(nats.js.errors.NotFoundError, NotWholeError):
+            follows = (await js.get_last_msg(stream, subject)).seq or 0
+            if await self.get(name) is not None:
+                raise self._taken(name)
+        return ObjectStore(self._name, stream, _Following(self._bus.client, subject, follows))
+
+    def _record_of(self, name: str) -> str:
+        return f"$O.{self._name}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+
+    def _taken(self, name: str) -> AlreadyExistsError:
+        return AlreadyExistsError(f"{self._name}: there is already {name!r}, of somebody else")
 
     async def get(self, name: str) -> bytes | None:
         """None where it is not there (any more), or too large.
@@ -207,11 +239,10 @@ class Bucket:
         """
         async with self._open(_CARRY_S):
             note = {"name": digest, "bucket": self._name, "nuid": digest, "deleted": True}
-            where = base64.urlsafe_b64encode(digest.encode()).decode()
             newest: dict[str, str] = {Header.ROLLUP: MSG_ROLLUP_SUBJECT}
             js = self._bus.client.jetstream(timeout=_ASK_S)
-            subject = f"$O.{self._name}.M.{where}"
-            await js.publish(subject, json.dumps(note).encode(), headers=newest)
+            record = json.dumps(note).encode()
+            await js.publish(self._record_of(digest), record, headers=newest)
 
     async def _overwrite(self, subject: str) -> None:
         js = self._bus.client.jetstream(timeout=_ASK_S)
@@ -290,6 +321,22 @@ class Bucket:
                 ) from None
             await js.create_object_store(self._name)
             return await js.stream_info(f"OBJ_{self._name}")
+
+
+class _Following(JetStreamContext):
+    """Has the server refuse a record that does not follow the one of that number; 0: it is the
+    first.
+    """
+
+    def __init__(self, client: Client, subject: str, follows: int) -> None:
+        super().__init__(client, timeout=_ASK_S)
+        self._subject, self._follows = subject, follows
+
+    async def publish(self, subject: str, *content: Any, **told: Any) -> PubAck:
+        if subject == self._subject:
+            expected = {Header.EXPECTED_LAST_SUBJECT_SEQUENCE: str(self._follows)}
+            told["headers"] = {**told.get("headers", {}), **expected}
+        return await super().publish(subject, *content, **told)
 
 
 class _Reader(io.BufferedIOBase):
@@ -400,7 +447,7 @@ class Shared:
 
     Where the bus keeps nothing, the shelf stays as it is and says so once, in the log. What was
     put on it meanwhile comes into the bucket as soon as there is one; of two things of one name
-    that met so, the bucket's is used.
+    that met so, the bucket's is used. Nothing in the bucket is ever replaced.
     """
 
     def __init__(self, bus: Bus, shelf: Shelf, largest_bytes: int) -> None:
@@ -426,10 +473,18 @@ class Shared:
                 self._trouble.tell(error)
 
     async def share(self, name: str) -> None:
-        """It is new on the shelf. Where that fails, the next `sync` makes up for it."""
+        """It is new on the shelf. Where that fails, the next `sync` makes up for it.
+
+        Raises AlreadyExistsError where another process was faster with one of this name: then it
+        is dropped here, and the next `sync` brings the other one.
+        """
         async with self._syncing:
             try:
                 await self._put(name)
+            except AlreadyExistsError:
+                await self._do(partial(self._shelf.drop, name))
+                self._state = None
+                raise
             except BusError as error:
                 self._trouble.tell(error)
 
@@ -468,7 +523,9 @@ class Shared:
             if mine in buried:
                 await self._do(partial(self._shelf.drop, name))
             elif not mine or name not in index:
-                await self._put(name)
+                # Put by another process meanwhile, the next time brings it.
+                with contextlib.suppress(AlreadyExistsError):
+                    await self._put(name)
 
     async def _bury(self, index: Mapping[str, str]) -> Collection[str]:
         """Have shelf and bucket know of the same burials; the digests of all."""
@@ -500,7 +557,7 @@ class Shared:
         if packed is None:
             return
         try:
-            digest = await self._bucket.put(name, packed)
+            digest = await self._bucket.put(name, packed, new=True)
         except AtCapacityError as error:
             log.warning("%s: %s", self._shelf.bucket, error)
             return
