@@ -20,7 +20,7 @@ from tests.face.test_servicer_studio import Stub, serving
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
-from visavis.wire.bucket import Bucket, make_buckets
+from visavis.wire.bucket import Bucket, digest_of, make_buckets
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import BUCKETS, Login, User, users_config
 from visavis.wire.subjects import AVATARS
@@ -258,6 +258,20 @@ async def test_of_two_who_make_one_of_the_same_name_at_once_one_is_told_so(
         assert refused.code() is grpc.StatusCode.ALREADY_EXISTS
         [kept] = [end.licence for end in ended if isinstance(end, face_pb2.Avatar)]
         assert await worn(one) == await worn(other) == [kept]
+
+
+async def test_what_was_deleted_long_ago_is_not_asked_for_each_time(
+    tmp_path: Path, keeping_bus: Bus
+) -> None:
+    bucket = Bucket(keeping_bus, AVATARS, 1)
+    for number in range(100):
+        await bucket.bury(digest_of(bytes([number])))
+    made(tmp_path, "ann")
+    async with serving(tmp_path, bus=keeping_bus) as stub:
+        assert await names(stub) == ["default", "ann"]
+        asked = keeping_bus.client.stats["out_msgs"]
+        assert await names(stub) == ["default", "ann"]
+        assert keeping_bus.client.stats["out_msgs"] - asked < 10
 
 
 async def test_without_a_bus_that_keeps_things_avatars_stay_where_they_are(

@@ -103,6 +103,9 @@ class Bucket:
         self._bus = bus
         self._name = name
         self._largest_bytes = largest_bytes
+        self._index: dict[str, str] = {}
+        self._read: State = ("", 0)
+        """Up to which change the index is read."""
 
     async def state(self) -> State:
         """Changes with every object. Raises NoStoreError, BusError."""
@@ -112,12 +115,20 @@ class Bucket:
     async def index(self) -> dict[str, str]:
         """Digests by name; "" for what was deleted, and for digests that were buried.
 
-        Raises NoStoreError, BusError.
+        Those notes are kept for ever, and become many: only what is new is asked for. Raises
+        NoStoreError, BusError.
         """
-        async with self._open(_ASK_S) as (_, _store):
-            records = self._messages(f"$O.{self._name}.M.>")
-            told = [json.loads(record.data or b"") async for record in records]
-            return {i["name"]: "" if i.get("deleted") else i.get("digest") or "" for i in told}
+        async with self._open(_CARRY_S) as (stream, _):
+            made, read = self._read
+            there = stream.state
+            if made != str(stream.created) or not there.first_seq - 1 <= read <= there.last_seq:
+                self._index, self._read, read = {}, (str(stream.created), 0), 0
+            index = self._index
+            async for record in self._messages(f"$O.{self._name}.M.>", read):
+                told = json.loads(record.data or b"")
+                index[told["name"]] = "" if told.get("deleted") else told.get("digest") or ""
+                self._read = str(stream.created), record.seq or read
+            return dict(index)
 
     async def put(self, name: str, content: bytes, *, new: bool = False) -> str:
         """The digest. Cancelled, it leaves no half of it in the bucket.
@@ -269,9 +280,11 @@ class Bucket:
                 await js.update_stream(found.config, num_replicas=servers)
             return False
 
-    async def _messages(self, subject: str) -> AsyncIterator[RawStreamMsg]:
-        """What is kept under a subject, which may be a pattern, in the order of its keeping."""
-        js, seq = self._bus.client.jetstream(timeout=_ASK_S), 0
+    async def _messages(self, subject: str, seq: int = 0) -> AsyncIterator[RawStreamMsg]:
+        """What is kept under a subject, which may be a pattern, in the order of its keeping, from
+        behind that number on.
+        """
+        js = self._bus.client.jetstream(timeout=_ASK_S)
         while True:
             try:
                 kept = await js.get_msg(f"OBJ_{self._name}", seq + 1, subject, next=True)
