@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import httpx
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
+from tests.bundles.store.registry import Registry
 from visavis.bundles.store.manifest import Archive
 from visavis.bundles.store.pulling.sources import remote
 from visavis.bundles.store.pulling.sources.npm import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
-from visavis.bundles.store.pulling.web import PipSettings
+from visavis.bundles.store.pulling.web import PipSettings, open_client
 from visavis.serving.errors import ModelStoreError
 
 
@@ -24,6 +26,8 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "NPM_CONFIG_REGISTRY",
         "npm_config_registry",
         "NPM_CONFIG_USERCONFIG",
+        "no_proxy",
+        "NO_PROXY",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -57,6 +61,28 @@ def test_without_pip_its_variables_still_count(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     monkeypatch.setenv("PIP_INDEX_URL", "http://environment.test/simple")
     assert PipSettings.read().index_urls == ("http://environment.test/simple/",)
+
+
+@pytest.mark.parametrize("told_by", ["pip", "environment"])
+def test_a_trusted_host_is_reached_by_the_proxy_as_any_other(
+    told_by: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As behind a company's proxy that has a certificate of its own."""
+    proxy = registry.url.removeprefix("http://")  # as pip takes it, too
+    if told_by == "environment":
+        monkeypatch.setenv("https_proxy", proxy)
+    pip = PipSettings(
+        proxy=proxy if told_by == "pip" else None, trusted_hosts=("files.pythonhosted.test",)
+    )
+    with open_client(pip) as client, pytest.raises(httpx.ProxyError, match="501"):
+        client.get("https://files.pythonhosted.test/weights")
+
+
+def test_a_proxy_that_cannot_be_used_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("all_proxy", "socks://user:secret@proxy.test:1080")
+    with pytest.raises(ModelStoreError, match=r"proxy cannot be used .* ALL_PROXY") as told:
+        open_client(PipSettings())
+    assert "secret@" not in str(told.value)
 
 
 def test_no_index_leaves_only_the_folders() -> None:

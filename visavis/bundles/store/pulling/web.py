@@ -16,6 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from urllib.request import getproxies, proxy_bypass
 
 import certifi
 import httpx
@@ -189,20 +190,43 @@ def retryable(status: int) -> bool:
 
 
 def open_client(pip: PipSettings) -> httpx.Client:
-    """A client with pip's certificate, proxy and trusted hosts, else the environment's."""
+    """A client with pip's certificate, proxy and trusted hosts, else the environment's.
+
+    Raises ModelStoreError for a certificate that cannot be read, or a proxy that is none.
+    """
     verify = _tls(pip.cert)
-    # httpx takes trust per mounted host, as pip's trusted-host means it.
-    mounts: dict[str, httpx.BaseTransport | None] = {
-        f"https://{host}": httpx.HTTPTransport(verify=False) for host in pip.trusted_hosts
-    }
-    return httpx.Client(
-        verify=verify,
-        proxy=pip.proxy,
-        mounts=mounts or None,
-        timeout=_TIMEOUT,
-        follow_redirects=True,
-        headers={"User-Agent": "visavis"},
-    )
+    try:
+        # httpx takes trust per mounted host, as pip's trusted-host means it.
+        mounts: dict[str, httpx.BaseTransport | None] = {
+            f"https://{host}": httpx.HTTPTransport(verify=False, proxy=_proxy_to(host, pip))
+            for host in pip.trusted_hosts
+        }
+        return httpx.Client(
+            verify=verify,
+            proxy=_with_scheme(pip.proxy),
+            mounts=mounts or None,
+            timeout=_TIMEOUT,
+            follow_redirects=True,
+            headers={"User-Agent": "visavis"},
+        )
+    except (ValueError, ImportError, httpx.InvalidURL) as error:
+        raise ModelStoreError(
+            f"the proxy cannot be used ({error}): correct pip's `proxy` option, or HTTPS_PROXY and "
+            "ALL_PROXY of the environment"
+        ) from error
+
+
+def _proxy_to(host: str, pip: PipSettings) -> str | None:
+    """By which proxy a host is reached that has a transport of its own; None: by none."""
+    if pip.proxy or proxy_bypass(host):
+        return _with_scheme(pip.proxy)
+    proxies = getproxies()
+    return _with_scheme(proxies.get("https") or proxies.get("all"))
+
+
+def _with_scheme(proxy: str | None) -> str | None:
+    """As pip reads it: a proxy without a scheme is asked by http."""
+    return f"http://{proxy}" if proxy and "://" not in proxy else proxy
 
 
 def _tls(cert: str | None) -> ssl.SSLContext:
