@@ -171,6 +171,7 @@ def test_the_next_source_steps_in(store: Store) -> None:
     assert (pulled.path / "a").read_bytes() == NOISE
     tried = [line for line in store.progress.lines if line.endswith("trying the next source")]
     assert len(tried) == 2
+    assert not (store.models / ".downloads").exists(), "what it was made of lies there for good"
 
 
 def test_bundles_before_the_broken_one_stay(store: Store) -> None:

@@ -196,12 +196,14 @@ class Fetcher:
         self._futures.pop(archive, None)
         self._downloader.discard(archive)
 
-    def release(self, archives: Iterable[Archive]) -> None:
-        """One bundle is done with these; what no other bundle of this pull needs is deleted."""
-        for archive in archives:
-            self._users[archive] -= 1
+    def release(self, plan: SourcePlan) -> None:
+        """The bundle of this plan is done, from whichever sources; what no other bundle of this
+        pull needs of them is deleted.
+        """
+        self._users.subtract(plan.archives)
+        for archive in plan.any_archives:
             if self._users[archive] <= 0:
-                self._downloader.discard(archive)
+                self.discard(archive)
 
     def __enter__(self) -> Fetcher:
         return self
@@ -240,6 +242,12 @@ class SourcePlan:
     def archives(self) -> list[Archive]:
         """What is downloaded, if every source does as it promised."""
         return [a for file in self.files for a in archives_of(file, self.first[file.path])]
+
+    @property
+    def any_archives(self) -> set[Archive]:
+        """Of all sources, whichever had to be tried."""
+        each = ((file, choice) for file in self.files for choice in range(len(file.sources)))
+        return {archive for file, choice in each for archive in archives_of(file, choice)}
 
 
 def reusable(file: BundleFile, folder: Path) -> bool:

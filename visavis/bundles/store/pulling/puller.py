@@ -215,7 +215,7 @@ def _pull_locked(
             fetcher.begin_downloads((a for plan in plans for a in plan.archives), setup.threads)
             for job, plan in zip(jobs, plans, strict=True):
                 done[job.manifest.name] = _make(job, plan, folder, fetcher, setup, progress)
-                fetcher.release(plan.archives)
+                fetcher.release(plan)
     downloader.remove_folder()
     return done
 
