@@ -152,9 +152,10 @@ async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     photo = tmp_path / "ann.jpg"
     photo.write_bytes(b"a photo")
     there = ("--url", gateway.url)
-    likeness = ("--likeness", "Ann Lee", "--consent", "to greet visitors")
+    likeness = ("--likeness", "Ann Lee", "--consent", "to greet [contract 12, see [/ann.pdf]]")
     assert "Avatar ann is ready" in await command("avatar", "create", str(photo), *likeness, *there)
     listed = await command("avatar", "list", *there)
     assert "ann" in listed and "yours" in listed
+    assert all(told in listed for told in ("[contract", "[/ann.pdf]]"))
     await command("avatar", "delete", "ann", *there)
     assert "ann" not in (await command("avatar", "list", *there)).split()

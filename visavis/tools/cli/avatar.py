@@ -16,6 +16,7 @@ import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from visavis.bundles.store import profile
 from visavis.client import GatewayClient, GatewayError
@@ -141,8 +142,9 @@ def list_avatars(url: Url = "", api_key: ApiKey = "") -> None:
     for avatar in _listed_there(url, api_key) if url else _listed_here():
         origin = "ships with visavis" if avatar["builtin"] else "yours"
         size = f"{avatar['width']} x {avatar['height']}"
-        consent = _consent(avatar)
-        table.add_row(avatar["name"], size, avatar["engine"], avatar["licence"], origin, consent)
+        # As it was stated: what stands in brackets is no style of rich's.
+        licence, consent = Text(avatar["licence"]), Text(_consent(avatar))
+        table.add_row(avatar["name"], size, avatar["engine"], licence, origin, consent)
     Console().print(table)
 
 

@@ -327,7 +327,7 @@ def licences(
     table.add_column("licence", min_width=12)
     table.add_column("note")
     for manifest in manifests:
-        table.add_row(manifest.name, manifest.licence, manifest.licence_note)
+        table.add_row(manifest.name, Text(manifest.licence), Text(manifest.licence_note))
     Console().print(table)
 
 
