@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import grpc
 import numpy as np
 import pytest
 
+from services.face.avatar.consent import Consent
 from services.face.draw.animator import Animator
 from services.face.draw.pose import FacePose, Frame
 from services.face.engines.tha3.characters import Character, CharacterStore, read_character
@@ -28,6 +30,7 @@ from tests.face.test_servicer_studio import WORD, decoded
 from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.v1 import face_pb2
+from visavis.wire.bucket import digest_of
 
 
 def posed(**coefficients: float) -> dict[str, float]:
@@ -248,6 +251,22 @@ async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="default"))
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_was_stated_of_a_character_is_not_said_of_another_that_took_its_place(
+    tmp_path: Path,
+) -> None:
+    """As on a replica that was away while the one was deleted and the other one made."""
+    stated = Consent("Ann Lee", "to greet visitors", "Bo", "a test", "2026-11-28")
+    drawn = Character("me", "as uploaded", False, character(), stated)
+    stores = [CharacterStore(tmp_path / at, tmp_path / "own.png", "CC0") for at in "abc"]
+    away, *others = stores
+    for store, each in zip(others, (drawn, replace(drawn, consent=None)), strict=True):
+        store.keep(each, b"a portrait")
+        packed = store.pack("me")
+        away.take("me", packed, digest_of(packed))
+    assert [info.consent for info in away.infos()] == [None, None]
+    assert away.pack("me") == packed
 
 
 # Slow engines

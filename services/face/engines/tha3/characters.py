@@ -252,6 +252,8 @@ class CharacterStore:
             if suffix in files:
                 with placed_whole(self._file(name, suffix), prefix=".new-") as file:
                     file.write(files[suffix])
+            else:  # of another one that had the name
+                self._file(name, suffix).unlink(missing_ok=True)
 
     def _is_there(self, name: str) -> bool:
         own = name == DEFAULT_CHARACTER
