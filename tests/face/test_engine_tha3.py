@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from services.face.avatar.consent import Consent
+from services.face.avatar.making.decoding import Decoder, Reading
 from services.face.draw.animator import Animator
 from services.face.draw.pose import FacePose, Frame
 from services.face.engines.tha3.characters import Character, CharacterStore, read_character
@@ -94,6 +95,12 @@ def test_a_character_of_any_size_is_brought_to_the_one_that_is_needed() -> None:
     assert small.shape == (512, 512, 4)
     assert np.abs(small[:300].astype(int) - character()[:300]).mean() < 3
     assert (read_character(bgra(character())) == character()).all()
+
+
+async def test_a_character_of_sixteen_bits_is_read_as_one_of_eight() -> None:
+    painted: Any = character().astype(np.uint16) * 257
+    pixels = await Decoder(5.0).decode(png(painted), Reading.AS_IS)
+    assert (read_character(pixels) == character()).all()
 
 
 def test_colours_that_nobody_sees_do_not_bleed_in() -> None:

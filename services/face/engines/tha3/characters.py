@@ -86,6 +86,8 @@ def read_character(pixels: Pixels) -> NDArray[np.uint8]:
         raise InvalidInputError(
             f"the picture has {width} x {height} pixels: it must be square, {_SMALLEST} or more"
         )
+    if pixels.dtype == np.uint16:  # a PNG of 16 bits, as painting programs write it
+        pixels = np.rint(pixels / 257).astype(np.uint8)
     if pixels.ndim != 3 or pixels.shape[2] != 4 or pixels.dtype != np.uint8:
         raise InvalidInputError(f"the picture has no transparency: {_HOW_TO}")
     rgba = np.asarray(pixels[..., [2, 1, 0, 3]], np.uint8)
