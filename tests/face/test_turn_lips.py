@@ -74,6 +74,17 @@ async def test_voice_keeps_its_order_while_the_early_part_is_worked_off(lane: En
     np.testing.assert_array_equal(curve(heard, 22), curve(expected, 22))
 
 
+async def test_lips_stay_with_a_voice_of_which_a_part_was_lost(lane: EngineLane) -> None:
+    holed, whole = hearing(lane, durations=False), hearing(lane, durations=False)
+    for seq in range(9):
+        chunk = voice(seq, last=seq == 8)
+        expected = await whole.voice(chunk)
+        if seq not in (3, 4):
+            heard = await holed.voice(chunk)
+    assert heard is not None and heard.end_s == 0.9
+    np.testing.assert_allclose(curve(heard, 22)[17:], curve(expected, 22)[17:], atol=0.01)
+
+
 async def test_a_newer_turn_ends_the_older(lane: EngineLane) -> None:
     alone = hearing(lane, durations=False)
     first = await alone.voice(voice(0))

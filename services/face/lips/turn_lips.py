@@ -49,6 +49,8 @@ class Hearing:
         self._spans: DurationLips | None = None
         self._sound: SoundLips | None = None
         self._stream: AudioToFaceStream | None = None
+        self._voice_samples = 0
+        """How far the voice has come."""
         self._early: deque[PcmChunk] = deque(maxlen=_KEPT_VOICE_CHUNKS)
         # Mel and voice come from two tasks; what one has begun must not be overtaken by the other.
         self._order = asyncio.Lock()
@@ -58,6 +60,7 @@ class Hearing:
         if turn > self._turn:
             self._turn = turn
             self._spans, self._sound, self._stream, self._ear = None, None, None, None
+            self._voice_samples = 0
             self._early.clear()
 
     async def mel(self, chunk: MelChunk) -> LipTrack | None:
@@ -122,7 +125,11 @@ class Hearing:
         track = self._ear.track if self._ear is not None else None
         sound = self._sound = self._sound or SoundLips(self._frame_s, track)
         if sound.end_s is None:
-            await self._feed(chunk.pcm, last=chunk.place.last)
+            # What was lost is silence, a second at most, as it is where the voice is played.
+            lost = min(chunk.place.pts - self._voice_samples, chunk.sample_rate_hz)
+            pcm = np.pad(chunk.pcm, (max(0, lost), 0))
+            self._voice_samples = max(self._voice_samples, chunk.place.pts + len(chunk.pcm))
+            await self._feed(pcm, last=chunk.place.last)
         return sound
 
     async def _feed(self, pcm: np.ndarray[tuple[int], np.dtype[np.int16]], *, last: bool) -> None:
