@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from services.face.avatar.avatar import load_avatar, read_portrait, save_avatar
+from services.face.avatar.avatar import FILES, load_avatar, read_portrait, save_avatar
 from services.face.avatar.making.portrait import PortraitStudio
+from services.face.avatar.packing import pack
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
@@ -132,6 +136,30 @@ def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str],
     assert store.names() == [DEFAULT_AVATAR]
     with pytest.raises(UnknownNameError):
         store.load("mine")
+
+
+def test_a_deletion_that_is_cut_off_leaves_the_name_free_and_is_made_up_for(
+    tmp_path: Path, store: AvatarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the process is killed, or writes into the folder at that moment."""
+    unlink = os.unlink
+
+    def unless_it_is_the_mesh(path: str, **told: Any) -> None:
+        if Path(path).name == "mesh.npz":
+            raise OSError(errno.EIO, "of the disk")
+        unlink(path, **told)
+
+    folder, packed = tmp_path / "avatars", pack({name: DEFAULT_FOLDER / name for name in FILES})
+    store.take("ann", packed, "")
+    with monkeypatch.context() as failing:
+        failing.setattr(os, "unlink", unless_it_is_the_mesh)
+        with pytest.raises(OSError, match="of the disk"):
+            store.delete("ann")
+    store.check_new("ann")
+    assert not (folder / "ann").exists()
+    store.take("ann", packed, "")
+    store.delete("ann")
+    assert not list(folder.rglob("*.npz"))
 
 
 def test_a_folder_that_cannot_be_written_is_told_and_left_clean(tmp_path: Path) -> None:

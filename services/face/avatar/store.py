@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import re
@@ -64,6 +65,8 @@ _SHARED = ".shared"
 _MARK = ".mark"
 """File of an avatar's folder: what tells it from any other. Those that were made before there were
 marks have none, and are not buried: another one may have the same digest."""
+_GONE = ".gone-"
+"""Of folders of avatars that are being deleted."""
 KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
@@ -253,11 +256,17 @@ class FolderStore(ABC, Generic[KeptT]):
         self._buried.add(digests)
 
     def _remove(self, name: str) -> None:
+        """Moved away at once, so that whatever cuts it off leaves no part of it under its name."""
         with self._loading:
             self._loaded.pop(name, None)
         if self._is_there(self._folder, name):
-            shutil.rmtree(self._folder / name)
+            gone = self._folder / f"{_GONE}{new_mark()}"
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                (self._folder / name).rename(gone)
+                shutil.rmtree(gone)
         forget_aside(self._folder / name)
+        for cut_off in self._folder.glob(f"{_GONE}*"):
+            shutil.rmtree(cut_off, ignore_errors=True)
         self.on_gone(name)
 
     def _add(self, name: str, write: Callable[[Path], None]) -> None:
