@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -147,8 +148,11 @@ async def test_a_script_is_said_by_a_gateway(
 
 
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
-    gateway: RunningGateway, tmp_path: Path
+    gateway: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):  # as in a container, whose user has none
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 7)
     photo = tmp_path / "ann.jpg"
     photo.write_bytes(b"a photo")
     there = ("--url", gateway.url)
@@ -156,6 +160,6 @@ async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     assert "Avatar ann is ready" in await command("avatar", "create", str(photo), *likeness, *there)
     listed = await command("avatar", "list", *there)
     assert "ann" in listed and "yours" in listed
-    assert all(told in listed for told in ("[contract", "[/ann.pdf]]"))
+    assert all(told in listed for told in ("[contract", "[/ann.pdf]]", "2147483641"))
     await command("avatar", "delete", "ann", *there)
     assert "ann" not in (await command("avatar", "list", *there)).split()

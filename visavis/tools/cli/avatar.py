@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import io
+import os
 import zipfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -76,12 +77,19 @@ def create(
         told = {
             "likeness": likeness,
             "agreed_to": consent,
-            "stated_by": getpass.getuser(),
+            "stated_by": _user(),
             "stated_via": "command line",
         }
     # Blanks are for people; in addresses a name has none.
     name = name or "-".join(photo.stem.split())
     _make(name, image, told, url, api_key, "Looking for the face …")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's, which has a number alone
+        return f"user {os.getuid()}"
 
 
 def _make(
