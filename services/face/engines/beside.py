@@ -127,7 +127,7 @@ class WithHeads:
 
 
 def _shelf(pictures: FaceEngine, heads: HeadEngine) -> Shelf:
-    """One for both, where both have the same bucket; else that of the heads is not shared."""
+    """One for both, in the bucket of the pictures."""
     return _BothShelves(pictures.shelf, heads.shelf) if pictures.shelf else heads.shelf
 
 
