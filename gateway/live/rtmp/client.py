@@ -22,6 +22,7 @@ from gateway.live.rtmp.chunks import ChunkError, ChunkReader, Message, chunked
 
 _CONNECT_S = 10.0
 _CLOSE_S = 1.0
+_LINGER_S = 5.0
 _VERSION = 3
 _HANDSHAKE_BYTES = 1536
 # What the system may hold beside our own buffer: more would be late where the network is slow.
@@ -97,14 +98,19 @@ class RtmpPublisher:
         """Say that the stream is over, and close the connection. May be called again."""
         if self._writer.transport.is_closing():
             return
-        with contextlib.suppress(OSError, EOFError, ValueError, PushError):
-            self._command("FCUnpublish", 0, None, self._key)
-            self._command("deleteStream", 0, None, self._stream)
-            # What is on its way arrives only if nothing that has come is left unread.
-            async with asyncio.timeout(_CLOSE_S):
-                while True:
-                    await self._read()
-        self._writer.close()
+        try:
+            with contextlib.suppress(OSError, EOFError, ValueError, PushError):
+                self._command("FCUnpublish", 0, None, self._key)
+                self._command("deleteStream", 0, None, self._stream)
+                # What is on its way arrives only if nothing that has come is left unread.
+                async with asyncio.timeout(_CLOSE_S):
+                    while True:
+                        await self._read()
+        finally:
+            self._writer.close()
+            if self.waiting_bytes:  # it leaves first, which is never where a server takes nothing
+                loop = asyncio.get_running_loop()
+                loop.call_later(_LINGER_S, self._writer.transport.abort)
 
     # ------------------------------------------------------------ inside
 

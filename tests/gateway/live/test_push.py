@@ -12,6 +12,8 @@ from gateway.edge import self_signed
 from gateway.live.push.address import allowed, parse
 from gateway.live.push.failure import PushError
 from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
+from gateway.live.rtmp.amf import encode
+from gateway.live.rtmp.chunks import COMMAND, PICTURE, Message, chunked
 from gateway.live.rtmp.client import RtmpPublisher
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.trust import client_context
@@ -79,6 +81,39 @@ async def test_rtmps_believes_no_stranger(tmp_path: Path, monkeypatch: pytest.Mo
         # With a certificate that is believed it goes on, to a server that says nothing.
         with pytest.raises(PushError, match="closed the connection"):
             await RtmpPublisher.open(address, client_context())
+
+
+async def test_a_server_that_takes_nothing_more_does_not_keep_its_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("gateway.live.rtmp.client._CLOSE_S", 0.05)
+    monkeypatch.setattr("gateway.live.rtmp.client._LINGER_S", 0.05)
+
+    async def take_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"\x03" + bytes(2 * 1536))
+        await reader.readexactly(1 + 2 * 1536)
+        for asked, told in answers.items():
+            await reader.readuntil(asked)
+            writer.write(chunked(Message(COMMAND, encode(*told)), 3, 128))
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await over.wait()
+        writer.transport.abort()
+
+    over = asyncio.Event()
+    started = {"level": "status", "code": "NetStream.Publish.Start"}
+    answers = {
+        b"connect": ("_result", 1, None),
+        b"createStream": ("_result", 4, 1.0),
+        b"publish": ("onStatus", 0, started),
+    }
+    server = await asyncio.start_server(take_nothing, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        publisher = await RtmpPublisher.open(parse(f"rtmp://127.0.0.1:{port}/live", "abc"), None)
+        publisher.send(PICTURE, bytes(16_000_000))
+        await publisher.close()
+        await until(lambda: publisher.waiting_bytes == 0)  # else it would be kept for ever
+        over.set()
 
 
 class Connection:
