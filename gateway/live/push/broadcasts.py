@@ -77,6 +77,7 @@ class Broadcasts:
         over = [name for name, target in self._targets.items() if target.over]
         for name in over[: max(0, len(over) - _REMEMBERED + 1)]:
             del self._targets[name]
+            self._tasks.pop(name, None)
         target = Target(secrets.token_hex(4), address, self._make, self._clock, self._changed_in)
         self._targets[target.name] = target
         self._tasks[target.name] = self._run(target.run())

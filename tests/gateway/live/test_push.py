@@ -8,13 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from gateway.background import Background
 from gateway.edge import self_signed
 from gateway.live.push.address import allowed, parse
+from gateway.live.push.broadcasts import Broadcasts
 from gateway.live.push.failure import PushError
 from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
+from gateway.live.push.target import Phase
+from gateway.live.push.to_whip import WhipPush
 from gateway.live.rtmp.amf import encode
 from gateway.live.rtmp.chunks import COMMAND, PICTURE, Message, chunked
 from gateway.live.rtmp.client import RtmpPublisher
+from tests.fakes import ManualClock
+from tests.gateway.conftest import until
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.trust import client_context
 
@@ -114,6 +120,31 @@ async def test_a_server_that_takes_nothing_more_does_not_keep_its_connection(
         await publisher.close()
         await until(lambda: publisher.waiting_bytes == 0)  # else it would be kept for ever
         over.set()
+
+
+async def test_targets_that_were_forgotten_do_not_spoil_the_end_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(push: WhipPush) -> None:
+        raise PushError("the endpoint answers 404", permanent=True)
+
+    monkeypatch.setattr(WhipPush, "open", refuse)
+    background = Background()
+    broadcasts = Broadcasts(
+        ManualClock(), background.run, _nothing, _nothing, lambda target: None, list
+    )
+    for _ in range(10):
+        broadcasts.start(parse("https://h/whip"))
+        await until(lambda: not broadcasts.running)
+    last = broadcasts.start(parse("rtmp://127.0.0.1:1/live/abc"))
+    assert len(broadcasts.all()) == 8, "the first ones are not told of any more"
+    await broadcasts.close()
+    assert last.phase is Phase.STOPPED
+    await background.cancel_all()
+
+
+def _nothing() -> None:
+    pass
 
 
 class Connection:
