@@ -8,7 +8,6 @@ import re
 import ssl
 from collections.abc import Callable, Sequence
 from typing import Any
-from urllib.parse import urljoin, urlsplit
 
 import av
 import httpx
@@ -120,11 +119,13 @@ class WhipPush:
         """End the stream and the connection. May be called again."""
         resource, self._resource = self._resource, ""
         self._sound = self._pictures = None
-        if resource:
-            with contextlib.suppress(httpx.HTTPError, TimeoutError):
-                async with asyncio.timeout(_DELETE_S), self._http() as http:
-                    await http.delete(resource)
-        await self._pc.close()
+        try:
+            if resource:
+                with contextlib.suppress(httpx.HTTPError, TimeoutError):
+                    async with asyncio.timeout(_DELETE_S), self._http() as http:
+                        await http.delete(resource)
+        finally:
+            await self._pc.close()
 
     # ------------------------------------------------------------ inside
 
@@ -150,28 +151,29 @@ class WhipPush:
                     raise PushError(f"it cannot be reached: {type(error).__name__}") from None
                 if told.status_code not in (307, 308):
                     break
-                url = self._redirected(url, told.headers.get("location", ""))
+                if not (url := self._named(told)):
+                    elsewhere = "the endpoint redirects to another host: give that"
+                    raise PushError(elsewhere, permanent=True)
         if not told.is_success:
             permanent = 400 <= told.status_code < 500 and told.status_code not in _TRY_AGAIN
             raise PushError(f"the endpoint answers {told.status_code}", permanent=permanent)
-        self._resource = urljoin(str(told.url), told.headers.get("location", ""))
-        if not self._same_host(self._resource) or self._resource == str(told.url):
-            self._resource = ""
+        resource = self._named(told)
+        self._resource = "" if resource == str(told.url) else resource
         if len(told.text) > _LONGEST_ANSWER:
             raise PushError("the endpoint's answer is too long")
         return told.text
 
-    def _redirected(self, url: str, location: str) -> str:
-        """The same host elsewhere: a key is for nobody else, and nor are requests of ours."""
-        wanted = urljoin(url, location)
-        if not location or not self._same_host(wanted):
-            raise PushError("the endpoint redirects to another host: give that", permanent=True)
-        return wanted
-
-    def _same_host(self, url: str) -> bool:
-        parts = urlsplit(url)
-        same_scheme = parts.scheme == self._address.scheme
-        return same_scheme and parts.hostname == self._address.host.lower()
+    def _named(self, told: httpx.Response) -> str:
+        """What an answer's Location names on the same host: a key is for nobody else, and nor are
+        requests of ours. "": nothing there.
+        """
+        location = told.headers.get("location", "")
+        try:
+            wanted = told.url.join(location)
+        except (httpx.InvalidURL, ValueError):
+            return ""
+        same = (wanted.scheme, wanted.host) == (self._address.scheme, told.url.host)
+        return str(wanted) if location and same else ""
 
     async def _accept(self, sdp: str) -> None:
         try:

@@ -89,6 +89,7 @@ class WhipEndpoint:
 
     def __init__(self, token: str, port: int = 0) -> None:
         """port: 0: a free one."""
+        self.location = "/resource/1"
         self.received: Any = Received()
         self.offers: list[str] = []
         self.deleted = 0
@@ -135,7 +136,7 @@ class WhipEndpoint:
         pc.on("track", self._track)
         await pc.setRemoteDescription(RTCSessionDescription(self.offers[-1], "offer"))
         await pc.setLocalDescription(await pc.createAnswer())
-        headers = {"Location": "/resource/1"}
+        headers = {"Location": self.location}
         return Response(pc.localDescription.sdp, 201, headers, "application/sdp")
 
     async def _delete(self, request: Request) -> Response:

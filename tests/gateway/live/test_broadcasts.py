@@ -118,6 +118,23 @@ async def test_whip_to_an_endpoint(client: GatewayClient, path: str) -> None:
         await endpoint.stop()
 
 
+async def test_an_endpoint_whose_location_cannot_be_read_ends_no_session(
+    client: GatewayClient, gateway: RunningGateway, path: str
+) -> None:
+    endpoint = WhipEndpoint(KEY)
+    endpoint.location = "http://127.0.0.1:port/resource/1"
+    await endpoint.start()
+    try:
+        body = {"url": endpoint.url, "key": KEY}
+        made = (await client.call("POST", f"{path}/broadcasts", json=body)).json()
+        await until(lambda: endpoint.received.pictures)
+        await client.call("DELETE", f"{path}/broadcasts/{made['id']}")
+        (session,) = gateway.inside.sessions.all()
+        assert not session.failed
+    finally:
+        await endpoint.stop()
+
+
 async def test_no_more_targets_than_there_may_be(client: GatewayClient, path: str) -> None:
     body = {"url": "rtmp://127.0.0.1:1/live", "key": KEY}
     for _ in range(8):
