@@ -79,6 +79,8 @@ def parse(url: str, key: str = "") -> PushAddress:
     port = port or _PORTS[parts.scheme]
     where = parts.path + (f"?{parts.query}" if parts.query else "")
     if _KINDS[parts.scheme] == "whip":
+        if not key.isascii():
+            raise InvalidInputError("key: a bearer token has only ASCII characters")
         found = PushAddress(parts.scheme, host, port, where or "/", key)
     else:
         found = _rtmp(parts.scheme, host, port, where, parts.path, key)

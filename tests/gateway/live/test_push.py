@@ -50,16 +50,17 @@ def test_an_address_of_whip() -> None:
 
 
 @pytest.mark.parametrize(
-    "url",
+    ("url", "key"),
     [
-        *("file:///etc/passwd", "rtmp://h", "rtmp://h/onlykey", "rtmp:///live/SECRET"),
-        *("rtmp://user:SECRET@h/live/x", "srt://h/SECRET", "rtmp://h:99999/live/SECRET"),
-        *("rtmp://h/live/SECRET\r\nHost: other", "https://h/whip SECRET"),
+        *(("file:///etc/passwd", ""), ("rtmp://h", ""), ("rtmp://h/onlykey", "")),
+        *(("rtmp:///live/SECRET", ""), ("rtmp://user:SECRET@h/live/x", ""), ("srt://h/SECRET", "")),
+        *(("rtmp://h:99999/live/SECRET", ""), ("rtmp://h/live/SECRET\r\nHost: other", "")),
+        *(("https://h/whip SECRET", ""), ("https://h/whip", "SECRET…")),
     ],
 )
-def test_an_address_that_is_refused_is_not_repeated(url: str) -> None:
+def test_an_address_that_is_refused_is_not_repeated(url: str, key: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
-        parse(url)
+        parse(url, key)
     assert "SECRET" not in str(refused.value)
 
 
