@@ -232,7 +232,7 @@ class Host:
         return None
 
     def _begin_next(self, now: float) -> Begin | None:
-        if self._again is not None:
+        if self._again is not None and (self._again.why is Why.OPERATOR or not self.paused):
             speech = self._once_more(now)
         else:
             speech = self._operators() or (None if self.paused else self._of_the_room(now))
@@ -317,8 +317,12 @@ class Host:
 
     def failed(self, speech: Speech, now: float) -> None:
         """It could not even begin: it is tried again."""
-        if self.current is speech:
-            self.current, self._again, self._quiet_since_s = None, speech, now
+        if self.current is not speech:
+            return
+        # One that waits for the end of a pause, while the operator's come first.
+        if self._again is not None:
+            self._close(self._again, Outcome.FAILED, now)
+        self.current, self._again, self._quiet_since_s = None, speech, now
 
     def began(self, turn: int, now: float) -> None:
         """The first sound of a turn leaves."""
