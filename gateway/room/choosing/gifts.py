@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.room.choosing.comments import Comment
@@ -85,6 +86,20 @@ class Gifts:
         giver.events += 1
         if gift in giver.gifts or len(giver.gifts) < self.rules.named:
             giver.gifts[gift] = giver.gifts.get(gift, 0) + max(1, comment.count)
+
+    def unname(self, author: str) -> None:
+        """Thank this author without his name."""
+        if author in self._waiting:
+            self._waiting[author].name = ""
+
+    def review(self, unsayable: Callable[[str], object]) -> None:
+        """Names and gifts of those who wait may not be said any more: thank without them."""
+        for giver in self._waiting.values():
+            giver.name = "" if unsayable(giver.name) else giver.name
+            named, giver.gifts = giver.gifts, {}
+            for gift, count in named.items():
+                gift = "" if unsayable(gift) else gift
+                giver.gifts[gift] = giver.gifts.get(gift, 0) + count
 
     def _giver(self, author: str, name: str, now: float) -> Giver:
         known = self._waiting.get(author)

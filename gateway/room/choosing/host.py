@@ -396,8 +396,11 @@ class Host:
         return self.selection.skip(platform, comment_id)
 
     def ban(self, author: str, name: str, now: float) -> Hush | None:
-        """Nothing of this author is answered any more, not even what is being answered."""
+        """Nothing of this author is answered any more, not even what is being answered, and his
+        gifts are thanked for without his name.
+        """
         self.selection.ban(author, name)
+        self.gifts.unname(author)
         return self._review(
             lambda entry: entry.comment.author_key == author, Outcome.BLOCKED_AUTHOR, now
         )
@@ -410,6 +413,10 @@ class Host:
     def block(self, words: WordList, now: float) -> Hush | None:
         """Other words are blocked from now on."""
         self.selection.block(words)
+        self.gifts.review(words.find)
+        if self._again is not None and self._again.gifts and words.find(self._again.text):
+            speech, self._again = self._again, None
+            self._close(speech, Outcome.BLOCKED_WORD, now)
         found = self._review(
             lambda entry: bool(words.find(f"{entry.name}\n{entry.text}")), Outcome.BLOCKED_WORD, now
         )

@@ -207,6 +207,22 @@ def test_gifts_are_thanked_together_between_answers_and_a_payer_for_his_question
     assert outcomes == {Outcome.THANKED: 4, Outcome.ANSWERED: 1, Outcome.REPEATED: 1}
 
 
+def test_who_is_banned_and_what_is_blocked_is_not_named_in_thanks_either() -> None:
+    talk = Talk(host())
+    anna = gift_of("Anna", "rose")
+    for gift in (anna, gift_of("Weather", "rose"), gift_of("Ben", "rain")):
+        talk.host.take(gift, 0.0)
+    talk.host.ban(anna.author_key, "Anna", 0.0)
+    talk.host.block(WordList(["weather", "rain"]), 0.0)
+    talk.wait(2.0)
+    assert talk.texts == ["Thank you, A viewer, A viewer and Ben, for your gifts!"]
+    (speech,), talk.open = talk.begun, None
+    talk.host.failed(speech, talk.now)
+    talk.host.block(WordList(["ben"]), talk.now)
+    talk.wait(5.0)
+    assert len(talk.begun) == 1 and talk.host.selection.outcomes == {Outcome.BLOCKED_WORD: 3}
+
+
 def test_thanks_name_what_was_given_where_that_is_short() -> None:
     gifts = Gifts(ThankRules(combo_s=1.0))
     gifts.take(gift_of("Anna", "rose", count=3), "Anna", "rose", 0.0)
