@@ -22,6 +22,8 @@ QUIET = logging.getLogger(f"{__name__}.sockets")
 """Of WebSockets to platforms: at DEBUG it would write down what we show, and so the keys."""
 QUIET.setLevel(logging.INFO)
 
+# What is longer is no word that was cut, but a script without blanks, such as Mandarin.
+_LONGEST_REST = 30
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
 # A connection that held so long was a good one: the next waits are short again.
 _GOOD_AFTER_S = 60.0
@@ -47,6 +49,15 @@ def told(
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         log.debug("a message of a platform that cannot be read: %r", error)
         return []
+
+
+def shortened(text: str, longest: int) -> str:
+    """A text as it may be posted, where it is too long cut behind a word if one ends near there."""
+    if len(text) <= longest:
+        return text
+    text = text[: longest - 1]
+    words, _, rest = text.rpartition(" ")
+    return (words if len(rest) <= _LONGEST_REST else text) + "…"
 
 
 class Adapter(Protocol):

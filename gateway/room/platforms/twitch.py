@@ -17,7 +17,13 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from gateway.room.choosing.comments import Author, Comment, Kind
-from gateway.room.platforms.connection import QUIET, PlatformError, RefusedError, told
+from gateway.room.platforms.connection import (
+    QUIET,
+    PlatformError,
+    RefusedError,
+    shortened,
+    told,
+)
 
 URL = "wss://irc-ws.chat.twitch.tv:443"
 LONGEST_POST = 500
@@ -209,9 +215,7 @@ class Twitch:
         socket = self._socket
         if not self.posts or socket is None:
             raise PlatformError("twitch: not connected with an account that may post")
-        text = " ".join(text.split())
-        if len(text) > LONGEST_POST:
-            text = text[: LONGEST_POST - 1].rsplit(" ", 1)[0] + "…"
+        text = shortened(" ".join(text.split()), LONGEST_POST)
         # A line that begins with a slash would be a command of ours.
         text = text.lstrip("/.") or "…"
         tag = f"@reply-parent-msg-id={comment.id} " if _is_id(comment.id) else ""

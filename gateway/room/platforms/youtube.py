@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 from gateway.room.choosing.comments import Author, Comment, Kind
-from gateway.room.platforms.connection import PlatformError, RefusedError, told
+from gateway.room.platforms.connection import PlatformError, RefusedError, shortened, told
 
 URL = "https://www.googleapis.com/youtube/v3"
 LONGEST_POST = 200
@@ -80,8 +80,7 @@ class YouTube:
     async def post(self, comment: Comment, text: str) -> None:
         """See `Adapter`."""
         text = f"@{comment.author.name.lstrip('@')} {' '.join(text.split())}"
-        if len(text) > LONGEST_POST:
-            text = text[: LONGEST_POST - 1].rsplit(" ", 1)[0] + "…"
+        text = shortened(text, LONGEST_POST)
         snippet = {
             "liveChatId": self._chat_id,
             "type": "textMessageEvent",

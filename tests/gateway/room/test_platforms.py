@@ -295,8 +295,12 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
         adapter = YouTube("chat1", token="token", url=server.url)
         assert adapter.posts and not YouTube("chat1", api_key="k").posts
         await adapter.post(_comment("x"), "Hello " * 60)
+        await adapter.post(_comment("x"), "你好，" * 100)
+    mandarin = server.posted[1]["snippet"]["textMessageDetails"]["messageText"]
+    assert mandarin == ("@Anna " + "你好，" * 100)[: youtube.LONGEST_POST - 1] + "…"
     text = server.posted[0]["snippet"]["textMessageDetails"]["messageText"]
-    assert text.startswith("@Anna Hello Hello") and len(text) <= youtube.LONGEST_POST
+    assert text.startswith("@Anna Hello Hello") and text.endswith(" Hello…")
+    assert len(text) <= youtube.LONGEST_POST
     assert server.posted[0]["snippet"]["liveChatId"] == "chat1"
     assert server.asked[0]["authorization"] == "Bearer token"
     for reason, error in (("liveChatEnded", RefusedError), ("rateLimitExceeded", PlatformError)):
