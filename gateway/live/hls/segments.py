@@ -78,6 +78,7 @@ class Segmenter:
 
     def restart(self) -> None:
         """What comes next does not go on from what was."""
+        self._gone_discontinuities += sum(segment.discontinuity for segment in self._segments)
         self._segments.clear()
         self._inits.clear()
         self._pictures.clear()

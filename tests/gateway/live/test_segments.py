@@ -145,3 +145,6 @@ def test_after_a_rest_numbers_go_on() -> None:
     assert "#EXT-X-DISCONTINUITY\n" in show.segmenter.playlist()
     with film(show.film(*show.listed, init=2)) as container:
         assert len(list(container.decode(video=0))) > 25
+    show.segmenter.restart()
+    show.idle(60)
+    assert "#EXT-X-DISCONTINUITY-SEQUENCE:1\n" in show.segmenter.playlist()
