@@ -103,8 +103,9 @@ async def options(session: TheSession) -> Response:
     responses=responses(404, 413, 415, 422),
 )
 async def add_candidates(session: TheSession, peer_id: str, request: Request) -> Response:
-    """Candidates that a client has found since its offer."""
-    await session.outlets.peers.add_candidates(peer_id, await sdp.candidates_of(request))
+    """Candidates that a client has found since its offer. 422 where it wants ICE restarted."""
+    candidates, ufrag = await sdp.candidates_of(request)
+    await session.outlets.peers.add_candidates(peer_id, candidates, ufrag)
     return Response(status_code=204)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from visavis.serving.errors import InvalidInputError
 SDP: Final = "application/sdp"
 FRAGMENT: Final = "application/trickle-ice-sdpfrag"
 _MOST_CANDIDATES = 50
+_UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.M)
 # A player on a page of another origin may read what it has to know of the answer.
 _EXPOSED: Final = {"Access-Control-Expose-Headers": "Location, Link, ETag"}
 
@@ -40,9 +42,14 @@ def options() -> Response:
     return Response(status_code=204, headers={"Accept-Post": SDP, "Allow": "OPTIONS, POST"})
 
 
-async def candidates_of(request: Request) -> list[RTCIceCandidate | None]:
-    """Candidates that a client has found since its offer. Raises HTTPException 415 and others."""
-    return candidates_in(await _text(request, FRAGMENT))
+async def candidates_of(request: Request) -> tuple[list[RTCIceCandidate | None], str]:
+    """Candidates that a client has found since its offer, and its ICE user name fragment, if told.
+
+    Raises HTTPException 415 and others.
+    """
+    fragment = await _text(request, FRAGMENT)
+    told = _UFRAG.search(fragment)
+    return candidates_in(fragment), told[1] if told else ""
 
 
 def candidates_in(fragment: str) -> list[RTCIceCandidate | None]:

@@ -152,8 +152,16 @@ class Peer:
         self._start(self._look_for_life())
         return local.sdp, local.type
 
-    async def add_candidates(self, candidates: Iterable[RTCIceCandidate | None]) -> None:
-        """What the browser has found since its offer; None: no more. Raises InvalidInputError."""
+    async def add_candidates(
+        self, candidates: Iterable[RTCIceCandidate | None], ufrag: str = ""
+    ) -> None:
+        """What the browser has found since its offer; None: no more. Raises InvalidInputError.
+
+        ufrag: the ICE user that they are of; another than the offer's would begin anew.
+        """
+        known = re.findall(r"^a=ice-ufrag:(\S+)", self._pc.remoteDescription.sdp, re.M)
+        if ufrag and known and ufrag not in known:
+            raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
         try:
             for candidate in candidates:
                 await self._pc.addIceCandidate(candidate)
@@ -408,13 +416,13 @@ class Peers:
         self._peers[peer_id].on_channel(opened)
 
     async def add_candidates(
-        self, peer_id: str, candidates: Iterable[RTCIceCandidate | None]
+        self, peer_id: str, candidates: Iterable[RTCIceCandidate | None], ufrag: str = ""
     ) -> None:
         """Of one that had not found all as it connected.
 
         Raises UnknownNameError, InvalidInputError.
         """
-        await self._peer(peer_id).add_candidates(candidates)
+        await self._peer(peer_id).add_candidates(candidates, ufrag)
 
     async def disconnect(self, peer_id: str) -> None:
         """Raises UnknownNameError."""

@@ -75,6 +75,10 @@ async def test_a_whep_player_sees_the_face(
         await pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
         told = {"Content-Type": "application/trickle-ice-sdpfrag"}
         assert (await viewer.patch(where, content=late, headers=told)).status_code == 204
+        restart = "a=ice-ufrag:anew\r\na=ice-pwd:of-22-characters-or-so\r\n"
+        assert (await viewer.patch(where, content=restart, headers=told)).status_code == 422
+        (own,) = set(re.findall("^a=ice-ufrag:.*", offer, re.M))
+        assert (await viewer.patch(where, content=own, headers=told)).status_code == 204
         async with asyncio.timeout(30):
             assert (await tracks["video"].recv()).width == 64
             assert (await tracks["audio"].recv()).sample_rate == RATE_HZ
