@@ -6,7 +6,9 @@ import re
 import unicodedata
 
 _LINK = re.compile(
-    r"(?:https?://|www\.)\S+|\b[\w-]+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)(?:/\S*)?", re.I
+    r"(?:https?://|www\.)\S+"
+    r"|\b[\w-]+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)(?![a-z0-9_-])(?:/\S*)?",
+    re.I,
 )
 _RUN = re.compile(r"(.)\1{2,}", re.S)
 _WORD_RUN = re.compile(r"\b(\w+)(?:\W+\1\b){2,}", re.I)

@@ -75,6 +75,7 @@ def test_an_operators_own_words_are_read_from_a_file(tmp_path: Path) -> None:
         ("hahahahaha", "ha"),
         ("go go go go", "go"),
         ("see https://x.example/y or evil.ru/z 😀👍🏽 :smile: [doge]", "see or"),
+        ("That is nice.come on, I agree.Meet x.me吧", "That is nice.come on, I agree.Meet 吧"),
         ("a\nb\x00c", "a b c"),
         ("1000000 at 20°", "1000000 at 20°"),
         ("h\u0337\u0322\u0327ello", "h\u0337ello"),
