@@ -7,7 +7,8 @@ import unicodedata
 
 _LINK = re.compile(
     r"(?:https?://|www\.)\S+"
-    r"|\b[\w-]+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)(?![a-z0-9_-])(?:/\S*)?",
+    # Not from the middle of a run: a long one would be gone through from each of its signs.
+    r"|(?<![\w-])[\w-]+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)(?![a-z0-9_-])(?:/\S*)?",
     re.I,
 )
 _RUN = re.compile(r"(.)\1{2,}", re.S)

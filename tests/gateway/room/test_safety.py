@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,13 @@ def test_an_operators_own_words_are_read_from_a_file(tmp_path: Path) -> None:
 )
 def test_a_comment_is_cleaned(written: str, read: str) -> None:
     assert clean(written) == read
+
+
+def test_a_comment_made_to_take_long_does_not() -> None:
+    began_s = time.perf_counter()
+    for _ in range(50):
+        clean("-a" * 2000)
+    assert time.perf_counter() - began_s < 2.0, "everything else would stand still"
 
 
 def test_names_are_such_as_can_be_said() -> None:
