@@ -185,7 +185,7 @@ class Handover:
         )
         session.carry_on(record.epoch, record.said, record.turns, record.timelines)
         if record.room is not None:
-            self._rooms.adopt(session, record.room)
+            await self._rooms.adopt(session, record.room)
         log.info("session %s goes on here", record.id)
         if record.attached:
             session.stages.admit()

@@ -78,12 +78,12 @@ def read(told: dict[str, Any]) -> tuple[RoomRecord, schemas.RoomRequest]:
         raise InvalidInputError(f"room: it cannot be read: {error.error_count()} faults") from None
 
 
-def carry_on(room: Room, record: RoomRecord) -> None:
+async def carry_on(room: Room, record: RoomRecord) -> None:
     """Go on where it stood in another gateway. Raises InvalidInputError."""
     selection, now = room.host.selection, room.now
     room.host.paused = record.paused
-    room.command(schemas.BlockCommand(type="block", words=record.blocked_words))
     for author, name in record.banned.items():
         selection.ban(author, name)
     selection.carry_on(record.outcomes, record.answered, now)
+    await room.command(schemas.BlockCommand(type="block", words=record.blocked_words))
     room.take_all(record.waiting)

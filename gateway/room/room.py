@@ -107,7 +107,7 @@ class Room:
         now = self._clock.now()
         self.host = Host(
             _rules_of(wanted),
-            self._word_list(),
+            WordList((*self._always_blocked, *wanted.blocked_words)),
             phrases_of(session.options.language),
             _script_of(wanted),
             now,
@@ -175,7 +175,7 @@ class Room:
 
     # ------------------------------------------------------------ what an operator does
 
-    def command(self, command: schemas.RoomCommand) -> None:
+    async def command(self, command: schemas.RoomCommand) -> None:
         """Raises InvalidInputError, UnknownNameError, AtCapacityError."""
         now = self._clock.now()
         match command:
@@ -193,7 +193,7 @@ class Room:
                 if not self.host.selection.unban(command.author):
                     raise UnknownNameError(f"author: {command.author[:80]!r} is not banned")
             case schemas.BlockCommand():
-                self._block(command.words, now)
+                await self._block(command.words)
             case _:
                 assert_never(command)
         self._count()
@@ -210,16 +210,11 @@ class Room:
         if not self.host.say(text):
             raise AtCapacityError("text: too much waits to be said; wait until some of it was")
 
-    def _block(self, words: list[str], now: float) -> None:
-        before, self.blocked_words = self.blocked_words, list(words)
-        try:
-            self._obey_later(self.host.block(self._word_list(), now))
-        except InvalidInputError:
-            self.blocked_words = before
-            raise
-
-    def _word_list(self) -> WordList:
-        return WordList((*self._always_blocked, *self.blocked_words))
+    async def _block(self, words: list[str]) -> None:
+        # Thousands of words take a second, in which the gateway's sessions go on.
+        found = await asyncio.to_thread(WordList, (*self._always_blocked, *words))
+        self.blocked_words = list(words)
+        self._obey_later(self.host.block(found, self._clock.now()))
 
     # ------------------------------------------------------------ who listens
 

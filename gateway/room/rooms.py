@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
@@ -27,15 +28,16 @@ class Rooms:
         self._open: dict[str, Room] = {}
         self._background = Background()
 
-    def open(self, session: Session, wanted: schemas.RoomRequest) -> Room:
+    async def open(self, session: Session, wanted: schemas.RoomRequest) -> Room:
         """A room of a session. Raises AlreadyExistsError, InvalidInputError."""
-        if session.id in self._open:
-            raise AlreadyExistsError("room: this session has one; close it first")
 
         def ended() -> None:
             self._background.run(self._forget(session.id))
 
-        room = Room(session, wanted, self._words, ended)
+        self._check_free(session.id)
+        # Thousands of blocked words take a second, in which the gateway's sessions go on.
+        room = await asyncio.to_thread(Room, session, wanted, self._words, ended)
+        self._check_free(session.id)
         self._open[session.id] = room
         room.start([Connection(adapter, room.take) for adapter in adapters_of(wanted)])
         return room
@@ -45,10 +47,10 @@ class Rooms:
         room = self._open.get(session_id)
         return None if room is None else moving.record_of(room, time.time())
 
-    def adopt(self, session: Session, told: dict[str, Any]) -> None:
+    async def adopt(self, session: Session, told: dict[str, Any]) -> None:
         """Go on with a room that another gateway had. Raises InvalidInputError and others."""
         record, wanted = moving.read(told)
-        moving.carry_on(self.open(session, wanted), record)
+        await moving.carry_on(await self.open(session, wanted), record)
 
     def get(self, session_id: str) -> Room:
         """Raises UnknownNameError."""
@@ -66,6 +68,10 @@ class Rooms:
         for session_id in list(self._open):
             await self._forget(session_id)
         await self._background.cancel_all()
+
+    def _check_free(self, session_id: str) -> None:
+        if session_id in self._open:
+            raise AlreadyExistsError("room: this session has one; close it first")
 
     async def _forget(self, session_id: str) -> None:
         room = self._open.pop(session_id, None)

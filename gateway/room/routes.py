@@ -36,7 +36,7 @@ async def open_room(
     While it is open the session does not expire. Secrets of platforms are kept in memory alone and
     are never told.
     """
-    room = gateway.rooms.open(session, body)
+    room = await gateway.rooms.open(session, body)
     return views.info_of(room, room.now)
 
 
@@ -69,7 +69,7 @@ async def comments(
 @router.post("/commands", responses=responses(404, 413, 422, 503))
 async def commands(room: TheRoom, body: Annotated[schemas.Command, Body()]) -> schemas.RoomInfo:
     """The operator's: pause, resume, skip, say, ban, unban, block."""
-    room.command(body)
+    await room.command(body)
     return views.info_of(room, room.now)
 
 
@@ -110,7 +110,7 @@ async def live(socket: WebSocket, session_id: str) -> None:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            outbox.tell(_obey(room, message.get("text")))
+            outbox.tell(await _obey(room, message.get("text")))
             await asyncio.sleep(0)  # others have their turn between two messages
 
     try:
@@ -120,7 +120,7 @@ async def live(socket: WebSocket, session_id: str) -> None:
         room.leave(outbox)
 
 
-def _obey(room: Room, text: str | None) -> schemas.RoomEvent:
+async def _obey(room: Room, text: str | None) -> schemas.RoomEvent:
     try:
         if text is None:
             raise InvalidInputError("message: binary; a room takes JSON text")
@@ -132,7 +132,7 @@ def _obey(room: Room, text: str | None) -> schemas.RoomEvent:
             case schemas.PingMessage():
                 return schemas.RoomPongEvent()
             case _:
-                room.command(message)
+                await room.command(message)
                 return schemas.DoneEvent(done=message.type)
     except VisavisError as error:
         return schemas.RoomErrorEvent(code=code_of(error)[1], message=str(error))

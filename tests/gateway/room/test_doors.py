@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.room.choosing.safety import WordList
 from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
 from gateway.room.room import Room, last_exchanges
@@ -310,6 +312,24 @@ async def test_words_that_ship_are_blocked_unless_that_is_not_wanted(
         taken = await http.post(f"{path}/comments", json=sent("Anna", "what a load of bullshit"))
         assert taken.json()["taken"][0]["outcome"] == outcome
         await http.delete(path)
+
+
+async def test_words_are_made_ready_beside_what_is_being_said(
+    http: httpx.AsyncClient, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    class Noted(WordList):
+        def __init__(self, words: Iterable[str]) -> None:
+            threads.append(threading.current_thread())
+            super().__init__(words)
+
+    monkeypatch.setattr("gateway.room.room.WordList", Noted)
+    path = f"/v1/sessions/{session}/room"
+    assert (await http.post(path, json={})).status_code == 201
+    await command(http, path, type="block", words=["marzipan"])
+    await http.delete(path)
+    assert len(threads) == 2 and threading.current_thread() not in threads
 
 
 async def test_no_secret_of_a_platform_is_shown() -> None:
