@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -86,4 +87,7 @@ async def carry_on(room: Room, record: RoomRecord) -> None:
         selection.ban(author, name)
     selection.carry_on(record.outcomes, record.answered, now)
     await room.command(schemas.BlockCommand(type="block", words=record.blocked_words))
-    room.take_all(record.waiting)
+    now, unix_s = room.now, time.time()
+    for sent in record.waiting:
+        # As a question alone: thanks for what was paid were said where it came in, or stay there.
+        selection.take(sent.comment(now, unix_s), now)

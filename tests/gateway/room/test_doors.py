@@ -268,6 +268,7 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
             room = leaving.inside.rooms.get(made.json()["id"])
             room.wanted = RoomRequest.model_validate({"blocked_words": ["x"], "twitch": twitch})
             comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀")]
+            comments += [sent("Cat", "who are you?", kind="superchat", amount=5.0)]
             await client.call("POST", f"{path}/comments", json={"comments": comments})
             block = {"type": "block", "words": ["walnuts"]}
             await client.call("POST", f"{path}/commands", json=block)
@@ -283,10 +284,11 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
                 assert live.close_code == 1012
         async with GatewayClient(gateway.url) as client:
             state = (await client.call("GET", path)).json()
-        assert [entry["text"] for entry in state["waiting"]] == ["how are you?"]
+        assert [entry["name"] for entry in state["waiting"]] == ["Cat", "Anna"]
+        assert state["gifts_waiting"] == 0, "nobody is thanked twice"
         assert state["paused"] and state["blocked_words"] == ["walnuts"]
         assert state["banned"] == {"app:T": ""}
-        assert state["coverage"]["received"] == 2 and state["coverage"]["outcomes"] == {"empty": 1}
+        assert state["coverage"]["received"] == 3 and state["coverage"]["outcomes"] == {"empty": 1}
     finally:
         await leaving.stop()
 
