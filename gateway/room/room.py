@@ -262,10 +262,10 @@ class Room:
     async def _begin(self, speech: Speech) -> None:
         try:
             await self.session.wake()
-            if self.session.turn is None:
+            if self.session.turn is None and speech.stopped_for is None:
                 self._order(speech)
-            else:
-                self.host.failed(speech, self._clock.now())  # somebody was quicker
+            else:  # somebody was quicker, or it is not wanted any more
+                self.host.failed(speech, self._clock.now())
         except VisavisError as error:
             log.warning("room of %s: %s", self.session.id, error)
             self.host.failed(speech, self._clock.now())
@@ -300,7 +300,7 @@ class Room:
             return
         speech = self._sayings.pop(event.say, None)
         if speech is not None and event.turn is not None:
-            self.host.opened(speech, event.turn)
+            self._obey_later(self.host.opened(speech, event.turn))
         elif speech is not None:
             self.host.failed(speech, self._clock.now())
 

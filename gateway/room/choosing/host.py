@@ -311,13 +311,17 @@ class Host:
 
     # ------------------------------------------------------------ what the session tells
 
-    def opened(self, speech: Speech, turn: int) -> None:
-        """What was to begin is this turn."""
+    def opened(self, speech: Speech, turn: int) -> Hush | None:
+        """What was to begin is this turn; Hush where it was stopped before."""
         speech.turn = turn
+        return None if speech.stopped_for is None else Hush()
 
     def failed(self, speech: Speech, now: float) -> None:
-        """It could not even begin: it is tried again."""
+        """It could not even begin: it is tried again, unless it was stopped."""
         if self.current is not speech:
+            return
+        if speech.stopped_for is not None:
+            self._close(speech, speech.stopped_for, now)
             return
         # One that waits for the end of a pause, while the operator's come first.
         if self._again is not None:

@@ -18,6 +18,7 @@ from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
 from gateway.room.room import Room, last_exchanges
 from gateway.room.schemas import RoomRequest
+from gateway.session.session import Session
 from gateway.settings import GatewaySettings
 from gateway.talk.actions import Message
 from tests.fakes import MetricGrowth
@@ -232,6 +233,30 @@ async def test_a_room_ends_with_its_session_or_before(
         assert socket.close_code == 4410
     with pytest.raises(UnknownNameError):
         gateway.inside.rooms.get(session)
+
+
+async def test_what_is_taken_back_while_the_session_wakes_is_not_answered(
+    http: httpx.AsyncClient, path: str, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, awake = asyncio.Event(), asyncio.Event()
+
+    async def wake(session: Session) -> None:
+        asked.set()
+        await awake.wait()
+
+    monkeypatch.setattr(Session, "wake", wake)
+    await http.post(f"{path}/comments", json=sent("Anna", "How are you?", id="a"))
+    async with asyncio.timeout(30):
+        await asked.wait()
+    prompts = len(doubles.seen.prompts)
+    await http.post(f"{path}/comments", json=sent("", "", kind="removed", target="a"))
+    awake.set()
+    room = (await http.get(path)).json()
+    async with asyncio.timeout(30):
+        while room["current"] or room["coverage"]["unsettled"]:
+            room = (await http.get(path)).json()
+    assert room["coverage"]["outcomes"] == {"removed": 1, "noted": 1}
+    assert len(doubles.seen.prompts) == prompts
 
 
 async def test_an_answer_is_posted_where_the_comment_came_from(
