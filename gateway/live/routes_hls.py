@@ -17,7 +17,7 @@ from visavis.serving.errors import UnknownNameError
 router = APIRouter(prefix="/v1/sessions/{session_id}/hls", tags=["live"])
 
 _PLAYLIST = "application/vnd.apple.mpegurl"
-_PIECE = re.compile(r"(segment|init)-(\d{1,9})\.(?:m4s|mp4)")
+_PIECE = re.compile(r"(segment|init)-(\d{1,10})\.(?:m4s|mp4)")
 # A piece never changes; what is between us and a thousand viewers may keep it for a while.
 _KEEP_PIECE = "max-age=60, immutable"
 

@@ -41,7 +41,7 @@ class Hls:
         self._viewers = HlsViewers(seats)
         self._on_keyframe = on_keyframe
         self._changed = changed
-        self._segmenter = Segmenter()
+        self._segmenter = Segmenter(time.time())
         self._asked_at_s = self._wanted_at_s = -1e9
         self._progress = asyncio.Event()
         self._closed = False

@@ -30,6 +30,9 @@ _SHORTEST = VIDEO_HZ * 8 // 10
 _LONGEST = VIDEO_HZ * 144 // 100
 LISTED = 6
 _AAC_LC = "mp4a.40.2"
+# Numbers are small enough for players that count with 32 bits.
+_NUMBERED_SINCE_S = 1_700_000_000
+_MOST_A_SECOND = 2
 # Behind those: for players that have read an older playlist.
 _KEPT = LISTED + 6
 # Sound that waits for pictures which do not come.
@@ -51,16 +54,22 @@ class Segment:
 
 
 class Segmenter:
-    """Cuts live media into segments, and writes the playlist of them."""
+    """Cuts live media into segments, and writes the playlist of them.
 
-    def __init__(self) -> None:
+    since_s: wall clock, by which they are numbered: in a gateway to which a session has gone, the
+    numbers are behind all that its players, and what keeps segments for them, know by then.
+    """
+
+    def __init__(self, since_s: float = _NUMBERED_SINCE_S) -> None:
         self._segments: deque[Segment] = deque()
         self._inits: dict[int, bytes] = {}
         self._format: tuple[PictureFormat, bytes] | None = None
         self._pictures: list[LivePicture] = []
         self._sound: deque[AacPacket] = deque()
         self._begins_s = 0.0
-        self._numbers = self._versions = self._sequence = 0
+        first = max(0, int(_MOST_A_SECOND * (since_s - _NUMBERED_SINCE_S)))
+        self._numbers = self._versions = first
+        self._sequence = 0
         self._gone_discontinuities = 0
         self._broken = False
 

@@ -20,12 +20,12 @@ START_S = 1_700_000_000.0
 class Show:
     """A face that talks in real pictures, cut into segments."""
 
-    def __init__(self) -> None:
+    def __init__(self, segmenter: Segmenter | None = None) -> None:
         self.playout = Playout()
         self.playout.set_codecs({VideoCodec.H264})
         self.encoder = PictureEncoder()
         self.media = LiveMedia(self.playout.now_samples)
-        self.segmenter = Segmenter()
+        self.segmenter = segmenter or Segmenter()
         self.ticks = self.asked = 0
 
     def live(self) -> LiveTick:
@@ -131,6 +131,17 @@ def test_a_face_of_another_size_is_a_discontinuity() -> None:
     assert re.findall(r'URI="(.*)"', playlist) == ["init-1.mp4", "init-2.mp4"]
     with film(show.film(show.listed[-1], init=2)) as container:
         assert next(container.decode(video=0)).width == 128
+
+
+def test_in_another_gateway_numbers_go_on_and_name_nothing_else() -> None:
+    here, there = Show(Segmenter(START_S + 100)), Show(Segmenter(START_S + 110))
+    here.idle(10 * 25)
+    there.segmenter.restart()  # as whenever somebody asks first
+    there.idle(60)
+    assert there.listed[0] > here.listed[-1]
+    inits = [re.findall('URI="(.*)"', show.segmenter.playlist()) for show in (here, there)]
+    assert len(inits[0]) == len(inits[1]) == 1 and inits[0] != inits[1]
+    assert "#EXT-X-DISCONTINUITY\n" in there.segmenter.playlist()
 
 
 def test_after_a_rest_numbers_go_on() -> None:

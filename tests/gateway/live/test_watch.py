@@ -181,7 +181,7 @@ async def test_a_phone_plays_hls_and_shows_no_header(
     cookie = index.headers["set-cookie"].partition(";")[0]
     assert session.audience.present == 0, "who has asked once does not watch yet"
     playlist = await viewer.get(index.url.join(index.text.split()[-1]))
-    assert playlist.status_code == 200 and "segment-1.m4s" in playlist.text
+    assert playlist.status_code == 200 and "\nsegment-" in playlist.text
     assert session.audience.present == 1
     assert (await viewer.get("hls/stream.m3u8")).status_code == 422
 
