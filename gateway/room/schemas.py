@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -43,8 +44,18 @@ def _shown(secret: SecretStr, about: SerializationInfo) -> str:
     return secret.get_secret_value() if about.context == WITH_SECRETS else str(secret)
 
 
+def _sendable(secret: SecretStr) -> SecretStr:
+    shown = secret.get_secret_value()
+    if not (shown.isascii() and shown.isprintable()):
+        raise ValueError("only printable ASCII characters, as every platform gives them")
+    return secret
+
+
 Secret: TypeAlias = Annotated[
-    SecretStr, Field(max_length=4000), PlainSerializer(_shown, when_used="json")
+    SecretStr,
+    Field(max_length=4000),
+    AfterValidator(_sendable),
+    PlainSerializer(_shown, when_used="json"),
 ]
 
 

@@ -359,6 +359,16 @@ async def test_words_are_made_ready_beside_what_is_being_said(
     assert len(threads) == 2 and threading.current_thread() not in threads
 
 
+async def test_a_secret_that_cannot_be_sent_is_refused(
+    http: httpx.AsyncClient, session: str
+) -> None:
+    body = {"youtube": {"video_id": "v", "api_key": "copied…"}}
+    refused = await http.post(f"/v1/sessions/{session}/room", json=body)
+    assert refused.status_code == 422
+    message = refused.json()["error"]["message"]
+    assert "youtube.api_key: " in message and "ASCII" in message and "copied" not in message
+
+
 async def test_no_secret_of_a_platform_is_shown() -> None:
     wanted = RoomRequest.model_validate(
         {"twitch": {"channel": "cleo", "login": "cleobot", "token": "oauth:secret"}}
