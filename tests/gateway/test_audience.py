@@ -12,10 +12,12 @@ import pytest
 from aiortc import RTCConfiguration, RTCPeerConnection
 
 from gateway.playout.audience import Audience
+from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.sinks.broadcast import Broadcast
 from gateway.playout.sinks.recording import Recording, Recordings, Scope
 from gateway.playout.sinks.webrtc import Peer, Peers
+from tests.gateway.media import PictureEncoder, film
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
 
@@ -35,8 +37,13 @@ class Watched:
         audience.add(self.viewers)
         audience.add(self.recordings)
 
-    def tick(self, at: int, *events: tuple[PlayoutEvent, int]) -> None:
-        self.audience.push(Tick(960 * at, np.zeros(960, np.int16), events=events))
+    def tick(
+        self,
+        at: int,
+        *events: tuple[PlayoutEvent, int],
+        pictures: tuple[ReleasedPicture, ...] = (),
+    ) -> None:
+        self.audience.push(Tick(960 * at, np.zeros(960, np.int16), pictures, events))
 
 
 @pytest.fixture
@@ -55,6 +62,23 @@ async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched
     watched.viewers.leave(watched.viewers.join())
     assert watched.asked == [set(), H264, set()]
     await audience.close()
+
+
+async def test_pictures_begin_anew_a_day_after_the_last_was_seen(watched: Watched) -> None:
+    viewers, encoder, day = watched.viewers, PictureEncoder(), 24 * 3600 * 25
+    viewers.join(pictures=False)
+    first = viewers.join()
+    picture = encoder.picture(brightness=100, keyframe=True)
+    watched.tick(20, pictures=(ReleasedPicture(picture, 36_000),))
+    viewers.leave(first)
+    second = viewers.join()
+    for at in (day, day + 1):
+        picture = encoder.picture(brightness=100, keyframe=at == day)
+        watched.tick(2 * at, pictures=(ReleasedPicture(picture, 3600 * at),))
+    message = await anext(second)
+    with film(message + await anext(second)) as container:
+        assert [packet.pts for packet in container.demux(video=0) if packet.size] == [3600 * day]
+    await watched.audience.close()
 
 
 async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:

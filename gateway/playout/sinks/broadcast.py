@@ -98,6 +98,8 @@ class Broadcast:
             self._viewers.discard(viewer)
             self._seats.give_back()
             metrics.viewers.labels("websocket").dec()
+            if self._muxer is not None and not self.codecs:
+                self._muxer.break_off()  # the others take sound alone
             self._changed()
 
     async def close(self) -> None:

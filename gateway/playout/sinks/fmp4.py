@@ -71,6 +71,10 @@ class Muxer:
         payload = fragment_box(self._next(), SOUND_TRACK, time, samples)
         return Fragment(payload, True, True, time / RATE_HZ)
 
+    def break_off(self) -> None:
+        """No picture follows the last one for now, and nobody waits for it."""
+        self._pending = None
+
     def _flush(self, until: int) -> Fragment | None:
         if self._pending is None:
             return None
