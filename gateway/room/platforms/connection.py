@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
@@ -45,10 +46,28 @@ def told(
     now_s and unix_s: the same moment.
     """
     try:
-        return read(message, now_s, unix_s)
+        return [_whole(comment) for comment in read(message, now_s, unix_s)]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         log.debug("a message of a platform that cannot be read: %r", error)
         return []
+
+
+def _whole(comment: Comment) -> Comment:
+    """Without half characters, which JSON can hold and nothing that we tell can."""
+    author = comment.author
+    return replace(
+        comment,
+        id=_sendable(comment.id),
+        author=replace(author, id=_sendable(author.id), name=_sendable(author.name)),
+        text=_sendable(comment.text),
+        currency=_sendable(comment.currency),
+        gift=_sendable(comment.gift),
+        target=_sendable(comment.target),
+    )
+
+
+def _sendable(text: str) -> str:
+    return text.encode(errors="replace").decode()
 
 
 def shortened(text: str, longest: int) -> str:

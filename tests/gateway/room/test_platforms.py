@@ -243,6 +243,9 @@ def test_packets_that_are_none_are_told(data: bytes) -> None:
 def test_a_packet_is_what_it_says() -> None:
     assert packet(Operation.AUTH, b"{}").hex() == "00000012001000010000000700000001" + b"{}".hex()
     assert list(packets(frame(8, b"a", 1) + frame(5, b"bc", 0))) == [(8, b"a"), (5, b"bc")]
+    half = _command("DM", uname="An\ud83d", open_id="o1", msg="hi", msg_id="\udc00")
+    (comment,) = told(bilibili.comments_of, half, 0.0, 0.0)
+    assert (comment.author.name, comment.id) == ("An?", "?"), "halves of characters are told nobody"
     for odd in ({}, {"data": 7}, {"cmd": 5, "data": {}}, _command("SEND_GIFT", gift_num="x")):
         assert told(bilibili.comments_of, odd, 0.0, 0.0) == []
 
