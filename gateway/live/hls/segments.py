@@ -176,7 +176,8 @@ class Segmenter:
         self._inits[self._versions] = init_segment(
             wanted.sets, wanted.width, wanted.height, config, CHANNELS
         )
-        for version in [v for v in self._inits if v < self._versions - 1]:
+        needed = {self._versions} | {segment.init for segment in self._segments}
+        for version in self._inits.keys() - needed:
             del self._inits[version]
 
     def _drop_sound(self, until_samples: int) -> None:

@@ -133,6 +133,20 @@ def test_a_face_of_another_size_is_a_discontinuity() -> None:
         assert next(container.decode(video=0)).width == 128
 
 
+def test_each_init_segment_is_there_for_as_long_as_the_playlist_names_it() -> None:
+    show = Show()
+    show.idle(30)
+    for size in (128, 96, 160):
+        show.encoder = PictureEncoder(size=size)
+        show.playout.restart_stream()
+        show.playout.push_picture(show.encoder.picture(brightness=100, keyframe=True))
+        show.run(2)
+        show.idle(30)
+    named = re.findall(r'URI="init-(\d+)\.mp4"', show.segmenter.playlist())
+    assert named == ["1", "2", "3", "4"]
+    assert all(show.segmenter.init(int(version)) for version in named)
+
+
 def test_in_another_gateway_numbers_go_on_and_name_nothing_else() -> None:
     here, there = Show(Segmenter(START_S + 100)), Show(Segmenter(START_S + 110))
     here.idle(10 * 25)
