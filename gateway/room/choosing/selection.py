@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -30,6 +30,7 @@ _MOST_ANSWERED = 200
 _MOST_AUTHORS = 5_000
 _MOST_BANNED = 5_000
 _MOST_ASKING = 1_000
+_MOST_BEFORE = 20
 # Before it is cleaned: nobody looks at more.
 _RAW_FACTOR = 8
 
@@ -80,6 +81,8 @@ class Entry:
     question: bool
     phase: Phase = Phase.WAITING
     asked_by: set[str] = field(default_factory=set)
+    before: deque[Comment] = field(default_factory=lambda: deque(maxlen=_MOST_BEFORE))
+    """By whom it was before the newest asked the same."""
 
     @property
     def others(self) -> int:
@@ -162,16 +165,13 @@ class Selection:
         return Outcome.BLOCKED_WORD if self.words.find(f"{text}\n{raw}") else text
 
     def _entry(self, comment: Comment, text: str, shape: Shape) -> Entry:
-        name = spoken_name(comment.author.name)
-        if self.words.find(name):
-            name = ""
         plain = folded(text)
         called = (folded(name) for name in self.rules.addressed_as)
         addressed = any(name and name in plain for name in called)
         return Entry(
             comment,
             text,
-            name,
+            self._sayable(comment),
             shape,
             addressed,
             is_question(text),
@@ -184,8 +184,9 @@ class Selection:
         if len(entry.asked_by) < _MOST_ASKING:
             entry.asked_by.add(comment.author_key)
         if newer and entry.phase is Phase.WAITING:
-            name = spoken_name(comment.author.name)
-            if comment.worth >= entry.comment.worth and name and not self.words.find(name):
+            name = self._sayable(comment)
+            if comment.worth >= entry.comment.worth and name:
+                entry.before.append(entry.comment)
                 entry.comment, entry.name = comment, name
         return Outcome.MERGED
 
@@ -271,8 +272,7 @@ class Selection:
         self._banned.move_to_end(author)
         if len(self._banned) > _MOST_BANNED:
             self._banned.popitem(last=False)
-        for entry in [e for e in self._waiting if e.comment.author_key == author]:
-            self._end(entry, Outcome.BLOCKED_AUTHOR)
+        self._let_go(lambda c: c.author_key == author, Outcome.BLOCKED_AUTHOR)
 
     def unban(self, author: str) -> bool:
         """Whether he was banned."""
@@ -286,12 +286,9 @@ class Selection:
     def is_banned(self, comment: Comment) -> bool:
         return comment.author_key in self._banned
 
-    def remove(self, comment: Comment) -> bool:
-        """The platform has taken back what `comment` names; whether any of it waited here."""
-        gone = [e for e in self._waiting if is_target(comment, e.comment)]
-        for entry in gone:
-            self._end(entry, Outcome.REMOVED)
-        return bool(gone)
+    def remove(self, removal: Comment) -> None:
+        """The platform has taken back what `removal` names."""
+        self._let_go(lambda comment: is_target(removal, comment), Outcome.REMOVED)
 
     def skip(self, platform: str, comment_id: str) -> bool:
         """The operator does not want it answered; whether it waited."""
@@ -332,6 +329,24 @@ class Selection:
         self._waiting.remove(entry)
         entry.phase = Phase.OVER
         self.outcomes[outcome] += 1
+
+    def _let_go(self, unwanted: Callable[[Comment], bool], outcome: Outcome) -> None:
+        """Of what waits: what others ask, too, waits on by the newest of them."""
+        for entry in list(self._waiting):
+            known = (*entry.before, entry.comment)
+            asking = [comment for comment in known if not unwanted(comment)]
+            if not asking:
+                self._end(entry, outcome)
+            elif len(asking) < len(known):
+                entry.asked_by -= {comment.author_key for comment in known if unwanted(comment)}
+                entry.comment = asking.pop()
+                entry.name = self._sayable(entry.comment)
+                entry.before = deque(asking, _MOST_BEFORE)
+
+    def _sayable(self, comment: Comment) -> str:
+        """Its author's name; "": it cannot be said."""
+        name = spoken_name(comment.author.name)
+        return "" if self.words.find(name) else name
 
     def _age(self, comment: Comment, now: float) -> float:
         return now - comment.at_s

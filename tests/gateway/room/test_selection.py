@@ -53,6 +53,20 @@ def test_what_many_ask_is_asked_once_by_the_newest_and_counts_for_more() -> None
     assert isinstance(room.take(by("Zed", "what is your name?", later), later), Entry)
 
 
+def test_what_others_ask_too_waits_on_without_whoever_is_not_wanted() -> None:
+    chosen = selection()
+    for at_s, name in enumerate(("Anna", "Ben", "Troll", "Cat")):
+        chosen.take(by(name, "what is this song?", float(at_s)), float(at_s))
+    chosen.ban("test:cat")
+    chosen.remove(by("Troll", kind=Kind.REMOVED))
+    (waits,) = chosen.waiting(4.0)
+    assert (waits.name, waits.others) == ("Ben", 1)
+    for name in ("Anna", "Ben"):
+        chosen.remove(by(name, kind=Kind.REMOVED))
+    assert chosen.waiting(4.0) == []
+    assert chosen.outcomes == {Outcome.MERGED: 3, Outcome.REMOVED: 1}
+
+
 def test_alike_is_not_the_same_where_numbers_or_a_no_differ() -> None:
     def same(one: str, other: str) -> bool:
         return likeness(shape_of(one), shape_of(other), 0.82) >= 0.82
@@ -133,7 +147,8 @@ def test_words_blocked_and_comments_removed_later_are_gone() -> None:
     room.block(type(WORDS)(["marzipan"]))
     assert room.outcomes[Outcome.BLOCKED_WORD] == 1
     taken_back = Comment("x", "test", Author("ben", "Ben"), "", 0.0, Kind.REMOVED)
-    assert room.remove(taken_back)
+    room.remove(taken_back)
+    assert room.outcomes[Outcome.REMOVED] == 1
     assert room.skip("test", "c") and not room.skip("test", "c")
     assert room.waiting(1.0) == []
 
