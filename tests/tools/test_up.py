@@ -51,7 +51,7 @@ def _nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     def begin(*_: object) -> None:
         raise BeganError
 
-    monkeypatch.setattr(up, "pull_profile", begin)
+    monkeypatch.setattr(up, "chosen_bundles", begin)
     for name in ("API_KEY", "API_KEY_FILE", "ACCESS_FILE", "CONFIG"):
         monkeypatch.delenv(f"VISAVIS_GATEWAY_{name}", raising=False)
 
