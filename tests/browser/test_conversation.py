@@ -124,10 +124,10 @@ async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
     begin_s, end_s = tape.speech_span_s()
     around = tape.shown_between(begin_s - 1, end_s + 1, every=2)
     opening = openings(gauge.points(tape.pictures[index] for index in around))
-    # A busy machine shows pictures late, so within this reach; a second off the two agree by 0.3 at
-    # most. test_flash_and_beep.py measures the path itself.
+    # A busy machine shows pictures late, so within this reach; they agree by 0.8, where it is very
+    # busy by 0.5, and a second off by 0.3 at most. test_flash_and_beep.py measures the path itself.
     _, agreement = best_lag_s(tape.shown_s[around], opening, tape, reach_s=0.35)
-    assert agreement > 0.5
+    assert agreement > 0.4
 
     # Before and after, they rest, but the face lives.
     speaking = np.isin(around, tape.shown_between(begin_s, end_s))
