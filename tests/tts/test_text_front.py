@@ -200,7 +200,7 @@ def test_what_is_compared_is_no_tag() -> None:
      ("100s of people", "hundreds of people"),
      ("$5/month", "$5 per month"), ("Python 3.10", "Python 3 point 1 0"),
      ("330 m, 5 m/s, 20 m²", "330 meters, 5 meters per second, 20 square meters"),
-     ("6'2\"", "6 foot 2"), ("C#", "C sharp"), ("see example.com", "see example dot com"),
+     ("6'2\" tall", "6 foot 2 tall"), ("C#", "C sharp"), ("see example.com", "see example dot com"),
      ("10^23", "10 to the power of 23"), ("a ≥ 5", "a greater than or equal to 5"),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip

@@ -163,9 +163,9 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         lambda match: f"{match.group(1)} {_SHORT[match.group(2)]}",
     ),
     (r"(?<=\d)\s?(tsp|tbsp)\b(?:\.(?=\s\w))?", _spoons),
+    (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),
     (r"(?<=\d)m(?=\s(?:tall|high|long|wide|deep|away|above|below)\b)", " m"),
-    (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<=\d)\s?″", " inches"),
     (
         rf"(?<![\w.$€£])({_N})\s?({'|'.join(map(re.escape, _UNITS))})(?![\w²³^/])",
