@@ -50,12 +50,14 @@ class BusFeed:
         self._traceparent = ""
         self._mic_seq = 0
         self._clock_seq = 0
-        self._connected = True
+        self._losses = bus.losses
 
     def newly_lost(self) -> bool:
-        """Whether the bus has gone since this was last asked."""
-        was_connected, self._connected = self._connected, self._bus.connected
-        return was_connected and not self._connected
+        """Whether the bus has gone since the newest turn was announced, be it for a moment, and
+        this was not told before.
+        """
+        before, self._losses = self._losses, self._bus.losses
+        return self._losses > before
 
     async def open(self) -> None:
         """Subscribe. Raises BusError."""
@@ -94,6 +96,7 @@ class BusFeed:
         self._traceparent = traceparent
         self._put(Kind.TURN, self._announced, traceparent)
         self._clock_seq = 0
+        self._losses = self._bus.losses
 
     def announce_again(self, *, held: bool, motion_frame: int | None) -> None:
         """Say it to a replica that may have come too late for it."""

@@ -200,6 +200,24 @@ async def test_the_bus_restarts_in_mid_answer(
         assert events[-1]["event"] == "finished"
 
 
+async def test_an_answer_does_not_wait_for_what_a_bus_that_blinked_has_lost(
+    client: GatewayClient, doubles: Doubles, rig: Rig
+) -> None:
+    """It is back before anybody has looked whether it is there."""
+    doubles.script.silent = {"tts"}
+    async with client.session() as session:
+        await session.ask("Hello?")
+        await collect(session, "opened")
+        await rig.running.inside.bus.client.force_reconnect()
+        events = await collect(session, "failed")
+        assert "bus" in events[-1]["reason"]
+        await until(lambda: rig.running.inside.bus.connected)
+        doubles.script.silent = set()
+        await session.ask("And now?")
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+
+
 class Network:
     """Carries what is said to a replica and back, until it is `cut`: then it swallows all of it."""
 

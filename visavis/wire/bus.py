@@ -57,6 +57,8 @@ class Bus:
         """With what it has come, where the server lets in only those whom it knows."""
         self.refused = ""
         """What the server has not let it say or hear, last; whoever asks may empty it before."""
+        self.losses = 0
+        """How many times the connection has gone: what was on its way then may be lost."""
         self._settled = False
         """Whether the first connection is there, or was given up."""
         self._closing = False
@@ -189,6 +191,7 @@ class Bus:
 
     async def _on_disconnected(self) -> None:
         if not self._closing:
+            self.losses += 1
             log.warning("bus connection lost; reconnecting")
 
     async def _on_reconnected(self) -> None:
