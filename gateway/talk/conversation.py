@@ -503,17 +503,21 @@ class Conversation:
             self._voice = 0
             actions += self._resume(now)
             self._doubts.resolve()
-            actions += self._ask_again(now)
+            actions += [*self._drop_prepared(), *self._ask_again(now)]
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
 
     def bus_lost(self, message: str) -> list[Action]:
-        """Chunks may be missing: a turn that still waits for some cannot be completed."""
-        turn = self._turn
-        if turn is None or turn.awaited_stage() is None:
-            return []
-        return self._settle(self._fail(turn, "bus_lost", f"bus: {message}"))
+        """Chunks may be missing: a turn that still waits for some cannot be completed, and what is
+        being said may never end. Who goes on is heard again with his next words.
+        """
+        turn, text, speaks = self._turn, f"bus: {message}", bool(self._voice)
+        self._voice = 0
+        if turn is not None and turn.awaited_stage() is not None:
+            return self._settle(self._fail(turn, "bus_lost", text))
+        told = [Emit(ErrorEvent(code="bus_lost", message=text))] if speaks else []
+        return self._settle([*self._drop_prepared(), *told])
 
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""
@@ -562,6 +566,11 @@ class Conversation:
         if not text or going_on is None or going_on.utterance != utterance:
             return utterance, text
         return going_on.of.utterance, going_on.question(text)
+
+    def _drop_prepared(self) -> list[Action]:
+        """The words for which an answer was prepared may never come to their end."""
+        prepared = self._turn is not None and self._turn.phase is Phase.HELD and not self._drafted
+        return self._silence("speech") if prepared else []
 
     def _ask_again(self, now: float) -> list[Action]:
         """Nobody goes on with the question after all: where its turn was given up, open another."""

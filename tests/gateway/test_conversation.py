@@ -420,6 +420,21 @@ def test_without_ears_nobody_listens(talk: Conversation) -> None:
     assert talk.state == "idle"
 
 
+@pytest.mark.parametrize("part", ["asr", "bus"])
+def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, part: str) -> None:
+    """An answer that was prepared for them is complete, and would wait for them for ever."""
+    talk.speech_started(1, 0)
+    talk.paused(1, "What is it?", 0.9, 0)
+    talk.token(talk.epoch, "It is a clock.", last=True, now=0)
+    talk.voice(talk.epoch, 1.0, last=True, now=0)
+    actions = talk.bus_lost("gone") if part == "bus" else talk.stage_lost("asr", "gone", 1)
+    assert [event.message for event in of(actions, ErrorEvent)] == [f"{part}: gone"]
+    assert (talk.state, talk.turn) == ("idle", None)
+    talk.speech_started(1001, 2)
+    talk.final(1001, "What is it?", 3)
+    assert talk.state == "thinking"
+
+
 def test_a_lost_bus_ends_an_incomplete_turn_only(talk: Conversation) -> None:
     talk.submit_text("Hi.", 0)
     assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
