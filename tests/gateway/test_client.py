@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import re
+from collections.abc import AsyncIterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,40 @@ async def cut_off(socket: Any) -> None:
     """As a network does: no closing handshake."""
     socket.transport.abort()
     await socket.wait_closed()
+
+
+@contextlib.asynccontextmanager
+async def gateway_that_dies_after(*answers: str) -> AsyncIterator[str]:
+    """Its address. answers: status and body of one request each; the next one is hung up on."""
+    left = list(answers)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(65_536) and left:
+            status, _, body = left.pop(0).partition("\n")
+            head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n"
+            writer.write((head + body).encode())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+async def test_a_gateway_that_dies_in_mid_request_is_not_taken_for_one_of_https() -> None:
+    """By then it has been talked to: as it comes back, it is to be tried again."""
+    async with gateway_that_dies_after("200 OK\n{}") as url, GatewayClient(url) as client:
+        assert await client.answers()
+        with pytest.raises(GatewayError) as lost:
+            await client.call("GET", "/v1/voices")
+        assert (lost.value.code, "https" in str(lost.value)) == ("unreachable", False)
+
+
+async def test_a_session_that_goes_before_it_is_followed_is_refused_in_the_gateways_words() -> None:
+    made = '201 Created\n{"id": "s-1", "token": "t", "token_expires_in_s": 900}'
+    gone = '404 Not Found\n{"error": {"code": "not_found", "message": "the gateway is gone"}}'
+    async with gateway_that_dies_after(made, gone) as url, GatewayClient(url) as client:
+        with pytest.raises(GatewayError, match="the gateway is gone"):
+            async with client.session():
+                raise AssertionError("it cannot be followed")
 
 
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:

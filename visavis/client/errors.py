@@ -50,9 +50,9 @@ def refused_socket(error: websockets.InvalidStatus) -> GatewayError:
     return refusal(httpx.Response(answer.status_code, content=bytes(answer.body or b"")))
 
 
-def unreachable(url: str, error: Exception) -> GatewayError:
-    """Why no answer came."""
-    if told := not_as_the_address_says(url, error):
+def unreachable(url: str, error: Exception, *, answered: bool = False) -> GatewayError:
+    """Why no answer came. answered: some have before, so the address is right."""
+    if not answered and (told := not_as_the_address_says(url, error)):
         return told
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return NoGatewayError(url)

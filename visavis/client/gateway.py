@@ -18,7 +18,7 @@ from visavis.client.errors import (
     refusal,
     unreachable,
 )
-from visavis.client.session import GatewaySession
+from visavis.client.session import GatewaySession, connected
 from visavis.serving.trust import client_context
 
 _TIMEOUT_S = 60.0
@@ -59,6 +59,8 @@ class GatewayClient:
         self._http = httpx.AsyncClient(
             base_url=self.url, timeout=_TIMEOUT_S, trust_env=False, verify=self.tls or False
         )
+        self._answered = False
+        """Whether the gateway has answered at all: then the address is as it should be."""
         self._tokens: dict[str, _Token] = {}
         """By session."""
 
@@ -74,11 +76,14 @@ class GatewayClient:
         Raises GatewayError where something does that cannot be talked to as the address says.
         """
         try:
-            return (await self._http.get("/healthz")).is_success
+            response = await self._http.get("/healthz")
         except httpx.HTTPError as error:
-            if told := not_as_the_address_says(self.url, error):
+            told = None if self._answered else not_as_the_address_says(self.url, error)
+            if told is not None:
                 raise told from error
             return False
+        self._answered = True
+        return response.is_success
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """One request. Raises GatewayError with the gateway's own words."""
@@ -92,7 +97,8 @@ class GatewayClient:
         try:
             response = await self._http.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
-            raise unreachable(self.url, error) from error
+            raise unreachable(self.url, error, answered=self._answered) from error
+        self._answered = True
         if response.is_success:
             return response
         raise refusal(response)
@@ -104,13 +110,14 @@ class GatewayClient:
                 method, path, timeout=None, headers=self._authorization(path), **arguments
             )
             async with stream as response:
+                self._answered = True
                 if not response.is_success:
                     await response.aread()
                     raise refusal(response)
                 async for line in response.aiter_lines():
                     yield line
         except httpx.HTTPError as error:
-            raise unreachable(self.url, error) from error
+            raise unreachable(self.url, error, answered=self._answered) from error
 
     @contextlib.asynccontextmanager
     async def session(
@@ -129,7 +136,7 @@ class GatewayClient:
         try:
             if on_place is not None and "position" in created:
                 await self._wait_in_line(created, on_place)
-            events = await self.connect(f"/v1/sessions/{created['id']}/events")
+            events = await connected(self, f"/v1/sessions/{created['id']}/events")
             async with contextlib.aclosing(GatewaySession(self, created["id"], events)) as session:
                 yield session
         finally:

@@ -245,12 +245,7 @@ class GatewaySession:
 
     async def _connect(self, path: str) -> ClientConnection:
         await self._client.renew_token(self._path)
-        try:
-            return await self._client.connect(path)
-        except websockets.InvalidStatus as error:
-            raise refused_socket(error) from None
-        except (OSError, websockets.InvalidHandshake) as error:
-            raise unreachable(self._client.url, error) from error
+        return await connected(self._client, path)
 
     async def _reconnect(self, path: str) -> ClientConnection:
         """Raises GatewayError where there is no such session any more, or nobody for too long."""
@@ -264,6 +259,16 @@ class GatewaySession:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+async def connected(client: Gateway, path: str) -> ClientConnection:
+    """A WebSocket of the gateway that is open. Raises GatewayError."""
+    try:
+        return await client.connect(path)
+    except websockets.InvalidStatus as error:
+        raise refused_socket(error) from None
+    except (OSError, websockets.InvalidHandshake) as error:
+        raise unreachable(client.url, error) from error
 
 
 async def _discard(sound: ClientConnection) -> None:
