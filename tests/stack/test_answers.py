@@ -47,12 +47,16 @@ async def test_a_known_question_spoken_is_answered_from_the_cache(
     question = await spoken(gateway, KNOWN_QUESTION, tmp_path)
     pcm = read_mono(question, MIC_RATE_HZ)
     async with gateway.session(language="en") as session:
-        stop = asyncio.Event()
-        microphone = asyncio.create_task(session.talk(pcm, stop))
-        events = await until_turn(session, "finished", "failed")
-        stop.set()
-        await microphone
-        assert answer_of(events) == KNOWN_ANSWER
+        for _ in range(3):  # of a machine that other tests keep busy a word may not be heard
+            stop = asyncio.Event()
+            microphone = asyncio.create_task(session.talk(pcm, stop))
+            events = await until_turn(session, "finished", "failed")
+            stop.set()
+            await microphone
+            told = " ".join(e["text"] for e in events if e["type"] == "transcript" and e["final"])
+            if likeness(told, KNOWN_QUESTION) > 0.9:
+                break
+        assert answer_of(events) == KNOWN_ANSWER, told
         turn = events[-1]["turn"]
         record = (await gateway.call("GET", f"/v1/sessions/{session.id}/turns/{turn}")).json()
         assert record["answered_by"] == "cache"
