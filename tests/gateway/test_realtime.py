@@ -546,6 +546,19 @@ def test_what_cannot_be_read_is_told_and_the_response_goes_on() -> None:
     assert failed["type"].endswith("transcription.failed") and len(talk.of(to_do.Answer)) == 1
 
 
+def test_a_recording_that_is_refused_is_not_waited_for() -> None:
+    talk = Talk()
+    message = {"type": "message", "role": "user", "id": "mine"}
+    said = [{"type": "input_text", "text": "Hello."}]
+    talk.say("conversation.item.create", item=message | {"content": said})
+    recording = [{"type": "input_audio", "audio": sound(0.5)}]
+    twice = talk.say("conversation.item.create", item=message | {"content": recording})
+    assert code(twice) == "item_exists" and not talk.of(to_do.Recognise)
+    assert talk.dialogue.quiet, "nothing is being read that a gateway that ends would wait for"
+    talk.say("response.create")
+    assert len(talk.of(to_do.Answer)) == 1
+
+
 def test_text_alone_is_written_and_nothing_is_spoken() -> None:
     talk = Talk({"output_modalities": ["text"], "max_output_tokens": 50})
     talk.ask()

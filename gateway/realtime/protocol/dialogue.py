@@ -187,11 +187,12 @@ class Dialogue:
 
     def _create_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = item_of(event.get("item"), self._new_id("item"))
-        reading = self._hearing.recording(item)
+        recordings = self._hearing.recordings(item)
         before = self._items.add(item, event.get("previous_item_id"))
         told = {"item": item.told(), "previous_item_id": before}
         kinds = ("conversation.item.added", "conversation.item.done")
         events = self._send([{"type": kind, **told} for kind in kinds])
+        reading = self._hearing.read(item, recordings)
         return [*events, *reading, self._responses.memory()]
 
     def _retrieve_item(self, event: Mapping[str, Any]) -> list[Effect]:

@@ -149,14 +149,18 @@ class Hearing:
             effects.append(EndUtterance())
         return [*effects, Send({"type": "input_audio_buffer.cleared"})]
 
-    def recording(self, item: Item) -> list[Effect]:
-        """What is said in a message that a client has made. Raises RefusedError."""
-        effects: list[Effect] = []
+    def recordings(self, item: Item) -> list[NDArray[np.int16]]:
+        """What has to be read of a message that a client has made. Raises RefusedError."""
+        found = []
         for part in item.parts:
             if part["type"] == "input_audio" and part.get("audio") and not part["transcript"]:
-                pcm = SoundIn(self._config.audio.input.format).feed(part.pop("audio"))
-                effects.append(self._recognise(item.id, pcm))
-        return effects
+                sound = SoundIn(self._config.audio.input.format)
+                found.append(sound.feed(part.pop("audio")))
+        return found
+
+    def read(self, item: Item, recordings: Sequence[NDArray[np.int16]]) -> list[Effect]:
+        """Find out what is said in these, once the item is in the conversation."""
+        return [self._recognise(item.id, pcm) for pcm in recordings]
 
     def _recognise(self, item: str, pcm: NDArray[np.int16]) -> Recognise:
         self._unread[item] = len(pcm) / RATE_HZ
