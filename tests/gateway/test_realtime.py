@@ -536,6 +536,17 @@ def test_who_detects_turns_himself_commits_and_asks() -> None:
     assert last(talk)["status"] == "completed"
 
 
+def test_all_responses_that_wait_for_a_recording_are_made() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None}}})
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    talk.say("input_audio_buffer.commit")
+    apart = {"conversation": "none", "output_modalities": ["text"]}
+    for response in ({}, *[apart] * 4):
+        assert kinds(talk.say("response.create", response=response)) == ["response.created"]
+    talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].item, "Hello."))
+    assert (len(talk.of(to_do.Answer)), len(talk.of(to_do.Write))) == (1, 4)
+
+
 def test_what_cannot_be_read_is_told_and_the_response_goes_on() -> None:
     talk = Talk({"audio": {"input": {"turn_detection": None}}})
     talk.say("input_audio_buffer.append", audio=sound(0.5))

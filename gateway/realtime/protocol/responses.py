@@ -26,9 +26,6 @@ from gateway.realtime.protocol.items import Items
 from gateway.realtime.protocol.replies import Replies
 from gateway.realtime.protocol.reply import Event, NewId, Reply
 
-_MOST_WAITING = 4
-"""Responses that wait until what they answer has been read."""
-
 
 class Responses:
     """Has responses made, and ends them. Change `config` and `language` as the client does."""
@@ -53,6 +50,7 @@ class Responses:
         self._by_channel = by_channel
         self._conversation_id = new_id("conv")
         self._waiting: list[tuple[Reply, Request]] = []
+        """Until what they answer has been read: as many as may be made at a time."""
         self._own_voice = False
         """The session speaks one answer in another voice."""
 
@@ -81,7 +79,7 @@ class Responses:
         asked = request.asked(self._conversation_id, by_channel=self._by_channel)
         reply, events = self._replies.create(asked, request.form)
         if self._hearing.reads([item.id for item in self._items]):
-            self._waiting = [*self._waiting[1 - _MOST_WAITING :], (reply, request)]
+            self._waiting.append((reply, request))
             return _sent(events)
         return [*_sent(events), *self._work(reply, request)]
 
