@@ -547,6 +547,22 @@ def test_all_responses_that_wait_for_a_recording_are_made() -> None:
     assert (len(talk.of(to_do.Answer)), len(talk.of(to_do.Write))) == (1, 4)
 
 
+def test_what_a_response_waits_to_answer_may_be_deleted() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None, "transcription": {}}}})
+    talk.ask()
+    reference = {"type": "item_reference", "id": talk.events[-1]["item"]["id"]}
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    talk.say("input_audio_buffer.commit")
+    talk.say("response.create", response={"conversation": "none", "input": [reference]})
+    talk.say("response.create")
+    talk.say("conversation.item.delete", item_id=reference["id"])
+    events = talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].item, "Hello."))
+    assert kinds(events)[-2:] == [f"conversation.item.{WHERE}.completed", "response.done"]
+    details = events[-1]["response"]["status_details"]
+    assert (details["type"], details["error"]["code"]) == ("failed", "item_not_found")
+    assert len(talk.of(to_do.Answer)) == 1, "the other one is made"
+
+
 def test_what_cannot_be_read_is_told_and_the_response_goes_on() -> None:
     talk = Talk({"audio": {"input": {"turn_detection": None}}})
     talk.say("input_audio_buffer.append", audio=sound(0.5))

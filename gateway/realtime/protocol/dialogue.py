@@ -356,11 +356,11 @@ class Dialogue:
 
     def _recognised(self, news: Recognised) -> list[Effect]:
         effects = self._send(self._hearing.recognised(news))
-        return [*effects, self._responses.memory(), *self._responses.go_on()]
+        return [*effects, self._responses.memory(), *self._stamped(self._responses.go_on())]
 
     def _not_recognised(self, news: Failed) -> list[Effect]:
         effects = self._send(self._hearing.not_recognised(news.of, news.code, news.message))
-        return [*effects, *self._responses.go_on()]
+        return [*effects, *self._stamped(self._responses.go_on())]
 
     # ------------------------------------------------------------ in short
 

@@ -101,8 +101,13 @@ class Responses:
         waiting, self._waiting = self._waiting, []
         effects: list[Effect] = []
         for reply, request in waiting:
-            if reply.active:
+            if not reply.active:
+                continue
+            try:
                 effects += self._work(reply, request)
+            except RefusedError as error:  # what it was to answer has been deleted meanwhile
+                told = {"type": "invalid_request_error", "code": error.code, "message": str(error)}
+                effects += _sent(reply.finish("failed", error=told))
         return effects
 
     def _work(self, reply: Reply, request: Request) -> list[Effect]:
