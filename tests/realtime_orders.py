@@ -56,14 +56,14 @@ class Orders:
         self.items: dict[str, str] = {}
         """Ids in the conversation, and where each stands: added, done."""
         self.responses: dict[str, _Response] = {}
-        self.transcribed: list[str] = []
+        self.transcribed: list[tuple[str, int]] = []
         self.errors: list[dict[str, Any]] = []
         self.seen: list[str] = []
         self._ids: set[str] = set()
         self._utterance = ""
         self._committed: list[str] = []
         self._stopped = False
-        self._segments: dict[str, tuple[set[str], float]] = {}
+        self._segments: dict[tuple[str, int], tuple[set[str], float]] = {}
         """Of each item: their ids, and when the last one begins."""
 
     def feed_all(self, events: Iterable[dict[str, Any]]) -> Orders:
@@ -141,21 +141,22 @@ class Orders:
 
     def _transcription(self, what: str, event: dict[str, Any]) -> None:
         assert event["item_id"] in self.items, "a transcript of no item"
-        assert event["item_id"] not in self.transcribed
-        assert event["content_index"] == 0
+        part = (event["item_id"], event["content_index"])
+        assert part not in self.transcribed
         if what == "segment":
             self._segment(event)
         if what == "completed":
             assert event["usage"] and isinstance(event["transcript"], str)
         if what in ("completed", "failed"):
-            self.transcribed.append(event["item_id"])
+            self.transcribed.append(part)
 
     def _segment(self, event: dict[str, Any]) -> None:
-        ids, since = self._segments.get(event["item_id"], (set(), 0.0))
+        part = (event["item_id"], event["content_index"])
+        ids, since = self._segments.get(part, (set(), 0.0))
         assert event["id"] not in ids, "a segment twice"
         assert since <= event["start"] <= event["end"], "a segment before the one before it"
         assert event["text"] and event["speaker"]
-        self._segments[event["item_id"]] = (ids | {event["id"]}, event["start"])
+        self._segments[part] = (ids | {event["id"]}, event["start"])
 
     def _item(self, what: str, event: dict[str, Any]) -> None:
         match what:

@@ -93,9 +93,9 @@ class Making:
         try:
             with self._plain.recordings.hold():
                 heard = await self._plain.recognise(effect.pcm, effect.language)
-            self._note(to_do.Recognised(effect.item, heard.text, heard.passages))
+            self._note(to_do.Recognised(effect.of, heard.text, heard.passages))
         except VisavisError as error:
-            self._note(failed(effect.item, error))
+            self._note(failed(effect.of, error))
 
 
 def failed(of: str, error: VisavisError) -> to_do.Failed:

@@ -528,7 +528,7 @@ def test_who_detects_turns_himself_commits_and_asks() -> None:
     # It is asked for before it is known what was said.
     assert kinds(talk.say("response.create")) == ["response.created"]
     assert not talk.of(to_do.Answer)
-    talk.hear(to_do.Recognised(reading.item, "你好吗？"))
+    talk.hear(to_do.Recognised(reading.of, "你好吗？"))
     assert talk.of(to_do.Answer)[0].prompt[-1] == Message("user", "你好吗？")
     assert talk.events[-1]["type"] == f"conversation.item.{WHERE}.completed"
     talk.begin(1)
@@ -543,7 +543,7 @@ def test_all_responses_that_wait_for_a_recording_are_made() -> None:
     apart = {"conversation": "none", "output_modalities": ["text"]}
     for response in ({}, *[apart] * 4):
         assert kinds(talk.say("response.create", response=response)) == ["response.created"]
-    talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].item, "Hello."))
+    talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].of, "Hello."))
     assert (len(talk.of(to_do.Answer)), len(talk.of(to_do.Write))) == (1, 4)
 
 
@@ -556,7 +556,7 @@ def test_what_a_response_waits_to_answer_may_be_deleted() -> None:
     talk.say("response.create", response={"conversation": "none", "input": [reference]})
     talk.say("response.create")
     talk.say("conversation.item.delete", item_id=reference["id"])
-    events = talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].item, "Hello."))
+    events = talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].of, "Hello."))
     assert kinds(events)[-2:] == [f"conversation.item.{WHERE}.completed", "response.done"]
     details = events[-1]["response"]["status_details"]
     assert (details["type"], details["error"]["code"]) == ("failed", "item_not_found")
@@ -569,7 +569,7 @@ def test_what_cannot_be_read_is_told_and_the_response_goes_on() -> None:
     talk.say("input_audio_buffer.commit")
     talk.say("response.create")
     (reading,) = talk.of(to_do.Recognise)
-    (failed,) = talk.hear(to_do.Failed(reading.item, "at_capacity", "asr: full"))
+    (failed,) = talk.hear(to_do.Failed(reading.of, "at_capacity", "asr: full"))
     assert failed["type"].endswith("transcription.failed") and len(talk.of(to_do.Answer)) == 1
 
 
@@ -584,6 +584,21 @@ def test_a_recording_that_is_refused_is_not_waited_for() -> None:
     assert talk.dialogue.quiet, "nothing is being read that a gateway that ends would wait for"
     talk.say("response.create")
     assert len(talk.of(to_do.Answer)) == 1
+
+
+def test_each_part_of_a_message_has_words_of_its_own() -> None:
+    talk = Talk({"audio": {"input": {"transcription": {}}}})
+    text = {"type": "input_text", "text": "Which is it?"}
+    parts = [text, *({"type": "input_audio", "audio": sound(0.5)} for _ in range(2))]
+    message = {"type": "message", "role": "user", "content": parts}
+    talk.say("conversation.item.create", item=message)
+    talk.say("response.create")
+    one, two = talk.of(to_do.Recognise)
+    completed = talk.hear(to_do.Recognised(two.of, "Or this?"))[-1]
+    assert (completed["content_index"], completed["transcript"]) == (2, "Or this?")
+    assert not talk.of(to_do.Answer), "the other one is still being read"
+    assert talk.hear(to_do.Recognised(one.of, "This?"))[-1]["content_index"] == 1
+    assert talk.of(to_do.Answer)[0].prompt[-1].content == "Which is it? This? Or this?"
 
 
 def test_text_alone_is_written_and_nothing_is_spoken() -> None:
@@ -735,7 +750,7 @@ def test_passages_are_told_in_the_time_of_their_item() -> None:
     talk.say("input_audio_buffer.append", audio=sound(0.5))
     talk.say("input_audio_buffer.commit")
     (reading,) = talk.of(to_do.Recognise)
-    talk.hear(to_do.Recognised(reading.item, "Yes.", (Passage("Yes.", 0.1, 0.4),)))
+    talk.hear(to_do.Recognised(reading.of, "Yes.", (Passage("Yes.", 0.1, 0.4),)))
     assert (talk.events[-2]["start"], talk.events[-2]["end"]) == (0.1, 0.4)
 
 

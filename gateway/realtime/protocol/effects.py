@@ -104,9 +104,9 @@ class Silence:
 
 @dataclass(frozen=True, slots=True)
 class Recognise:
-    """Find out what is said in an item's sound, [N] int16 at 16 kHz."""
+    """Find out what is said in an item's sound, [N] int16 at 16 kHz. of: what that is called."""
 
-    item: str
+    of: str
     pcm: NDArray[np.int16]
     language: str
 
@@ -169,7 +169,7 @@ class Sounded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A reply, or the transcript of an item, cannot be had."""
+    """A reply, or the transcript of an item's sound, cannot be had."""
 
     of: str
     code: str
@@ -180,7 +180,7 @@ class Failed:
 class Recognised:
     """What is said in an item's sound."""
 
-    item: str
+    of: str
     text: str
     passages: tuple[Passage, ...] = ()
 

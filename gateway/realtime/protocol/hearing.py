@@ -6,7 +6,7 @@ detects them himself, sound is kept until he commits it, and read as a recording
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,15 @@ class _Utterance:
     """In seconds from its beginning."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Sound:
+    """A part of an item that was spoken."""
+
+    item: str
+    part: int
+    seconds: float
+
+
 class Hearing:
     """Follows what the visitor says, and tells the client of it in the order of the protocol."""
 
@@ -65,8 +74,8 @@ class Hearing:
         self._utterance: _Utterance | None = None
         self._last: tuple[int, str] | None = None
         """The newest utterance that is in the conversation, and its item."""
-        self._unread: dict[str, float] = {}
-        """Items whose sound is being read, and its seconds."""
+        self._unread: dict[str, _Sound] = {}
+        """By what their sound is called."""
         self._said_until_ms = 0
 
     @property
@@ -93,7 +102,7 @@ class Hearing:
 
     def reads(self, among: Sequence[str]) -> bool:
         """Whether one of these items is being read."""
-        return any(item in self._unread for item in among)
+        return any(unread.item in among for unread in self._unread.values())
 
     def configure(self, config: SessionConfig) -> list[Effect]:
         """The session has changed."""
@@ -138,7 +147,7 @@ class Hearing:
         self._forget()
         item = _spoken_item(self._new_id("item"), None)
         events = self._committed(item)
-        return [*map(Send, events), self._recognise(item.id, pcm)]
+        return [*map(Send, events), self._recognise(item.id, 0, pcm)]
 
     def clear(self) -> list[Effect]:
         """The client does not want it any more."""
@@ -149,24 +158,28 @@ class Hearing:
             effects.append(EndUtterance())
         return [*effects, Send({"type": "input_audio_buffer.cleared"})]
 
-    def recordings(self, item: Item) -> list[NDArray[np.int16]]:
-        """What has to be read of a message that a client has made. Raises RefusedError."""
-        found = []
-        for part in item.parts:
+    def recordings(self, item: Item) -> dict[int, NDArray[np.int16]]:
+        """What has to be read of a message that a client has made, by its part.
+
+        Raises RefusedError.
+        """
+        found = {}
+        for index, part in enumerate(item.parts):
             if part["type"] == "input_audio" and part.get("audio") and not part["transcript"]:
                 sound = SoundIn(self._config.audio.input.format)
-                found.append(sound.feed(part.pop("audio")))
+                found[index] = sound.feed(part.pop("audio"))
         return found
 
-    def read(self, item: Item, recordings: Sequence[NDArray[np.int16]]) -> list[Effect]:
+    def read(self, item: Item, recordings: Mapping[int, NDArray[np.int16]]) -> list[Effect]:
         """Find out what is said in these, once the item is in the conversation."""
-        return [self._recognise(item.id, pcm) for pcm in recordings]
+        return [self._recognise(item.id, part, pcm) for part, pcm in recordings.items()]
 
-    def _recognise(self, item: str, pcm: NDArray[np.int16]) -> Recognise:
-        self._unread[item] = len(pcm) / RATE_HZ
+    def _recognise(self, item: str, part: int, pcm: NDArray[np.int16]) -> Recognise:
+        of = self._new_id("sound")
+        self._unread[of] = _Sound(item, part, len(pcm) / RATE_HZ)
         transcription = self._config.audio.input.transcription
         language = transcription.language if transcription is not None else None
-        return Recognise(item, pcm, language or "")
+        return Recognise(of, pcm, language or "")
 
     def _forget(self) -> None:
         self._kept, self._kept_samples = [], 0
@@ -256,7 +269,8 @@ class Hearing:
         events += self._committed(item)
         if transcription is not None:
             seconds = (utterance.ended_ms - utterance.began_ms) / 1000
-            events += self._transcribed(item.id, news.text, seconds, utterance.passages)
+            spoken = _Sound(item.id, 0, seconds)
+            events += self._transcribed(spoken, news.text, utterance.passages)
         return events, bool(news.text)
 
     def _forget_last(self) -> list[Event]:
@@ -267,37 +281,36 @@ class Hearing:
         return [{"type": "conversation.item.deleted", "item_id": item.id}]
 
     def recognised(self, news: Recognised) -> list[Event]:
-        """What is said in an item's sound is known."""
-        seconds, item = self._unread.pop(news.item, 0.0), self._items.find(news.item)
-        if item is None:
+        """What is said in a part of an item is known."""
+        unread = self._unread.pop(news.of, None)
+        item = self._items.find(unread.item) if unread is not None else None
+        if unread is None or item is None:
             return []
-        for part in item.parts:
-            if part["type"] == "input_audio":
-                part["transcript"] = news.text
+        item.parts[unread.part]["transcript"] = news.text
         if self._config.audio.input.transcription is None:
             return []
-        return self._transcribed(item.id, news.text, seconds, news.passages)
+        return self._transcribed(unread, news.text, news.passages)
 
-    def not_recognised(self, item: str, code: str, message: str) -> list[Event]:
+    def not_recognised(self, of: str, code: str, message: str) -> list[Event]:
         """It will never be known."""
-        if self._unread.pop(item, None) is None:
+        unread = self._unread.pop(of, None)
+        if unread is None:
             return []
         error = {"type": "transcription_error", "code": code, "message": message, "param": None}
         failed = "conversation.item.input_audio_transcription.failed"
-        return [{"type": failed, "item_id": item, "content_index": 0, "error": error}]
+        where = {"item_id": unread.item, "content_index": unread.part}
+        return [{"type": failed, **where, "error": error}]
 
-    def _transcribed(
-        self, item: str, text: str, seconds: float, passages: Sequence[Passage]
-    ) -> list[Event]:
+    def _transcribed(self, sound: _Sound, text: str, passages: Sequence[Passage]) -> list[Event]:
         of_input = "conversation.item.input_audio_transcription"
-        where: dict[str, Any] = {"item_id": item, "content_index": 0}
+        where: dict[str, Any] = {"item_id": sound.item, "content_index": sound.part}
         events = [{"type": f"{of_input}.delta", **where, "delta": text}] if text else []
         if text and self._config.tells_segments:
-            for passage in passages or (Passage(text, 0.0, seconds),):
+            for passage in passages or (Passage(text, 0.0, sound.seconds),):
                 segment = {"id": self._new_id("seg"), "speaker": _SPEAKER, "text": passage.text}
                 times = {"start": round(passage.start_s, 3), "end": round(passage.end_s, 3)}
                 events.append({"type": f"{of_input}.segment", **where, **segment, **times})
-        usage = {"type": "duration", "seconds": round(seconds, 3)}
+        usage = {"type": "duration", "seconds": round(sound.seconds, 3)}
         told = {"transcript": text, "usage": usage}
         return [*events, {"type": f"{of_input}.completed", **where, **told}]
 
