@@ -121,7 +121,7 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, HTTPException):
         return str(error.detail)
     if isinstance(error, RequestValidationError):
-        field, why = fault_of(error.errors()[0])
+        field, why = fault_of(_fault(error))
         # JSON can hold half a character, which no answer can.
         return f"{field or 'body'}: {why.removeprefix('Value error, ')}".encode(
             errors="replace"
@@ -131,8 +131,14 @@ def _message_of(error: Exception) -> str:
     return "internal error; see the gateway's log"
 
 
+def _fault(error: RequestValidationError) -> Mapping[str, Any]:
+    """Of a choice between a text and a list of parts, what is wrong in the part says more."""
+    faults: list[Mapping[str, Any]] = list(error.errors())
+    return max(faults, key=lambda fault: len(fault["loc"]))
+
+
 def _field_of(error: RequestValidationError) -> str:
-    return fault_of(error.errors()[0])[0].encode(errors="replace").decode()
+    return fault_of(_fault(error))[0].encode(errors="replace").decode()
 
 
 class OpenAiRoute(APIRoute):

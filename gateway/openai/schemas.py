@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
+from gateway.api.access import JSON_LIMIT_BYTES
 from gateway.openai.errors import RefusedError, unsupported
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
@@ -20,21 +21,27 @@ LONGEST_ANSWER_TOKENS = 2048
 """More are not written in one answer, whatever is asked for."""
 
 
-class TextPart(BaseModel):
+class _Part(BaseModel):
+    # No text is as long as that; but of one with a limit half a character is found, which JSON can
+    # hold and no service can be sent.
+    model_config = ConfigDict(str_max_length=JSON_LIMIT_BYTES)
+
+
+class TextPart(_Part):
     """A part of a message. Of other types than text nothing can be read."""
 
     type: str
     text: str = ""
 
 
-class CalledFunction(BaseModel):
+class CalledFunction(_Part):
     """What was called, arguments as JSON."""
 
     name: str
     arguments: str = "{}"
 
 
-class ToolCallMade(BaseModel):
+class ToolCallMade(_Part):
     """A call that the model has made before."""
 
     id: str
@@ -42,7 +49,7 @@ class ToolCallMade(BaseModel):
     function: CalledFunction | None = None
 
 
-class ChatMessage(BaseModel):
+class ChatMessage(_Part):
     """One message of the conversation."""
 
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -51,7 +58,7 @@ class ChatMessage(BaseModel):
     tool_call_id: str = ""
 
 
-class FunctionOffered(BaseModel):
+class FunctionOffered(_Part):
     """A function that may be called; parameters: a JSON Schema."""
 
     name: str
@@ -59,27 +66,27 @@ class FunctionOffered(BaseModel):
     parameters: dict[str, Any] | None = None
 
 
-class ToolOffered(BaseModel):
+class ToolOffered(_Part):
     """A tool. Only functions are known."""
 
     type: str = "function"
     function: FunctionOffered | None = None
 
 
-class NamedFunction(BaseModel):
+class NamedFunction(_Part):
     """The one that has to be called."""
 
     name: str
 
 
-class NamedTool(BaseModel):
+class NamedTool(_Part):
     """The tool that has to be called."""
 
     type: str = "function"
     function: NamedFunction
 
 
-class StreamOptions(BaseModel):
+class StreamOptions(_Part):
     """Of an answer that comes as events."""
 
     include_usage: bool | None = None
@@ -88,7 +95,7 @@ class StreamOptions(BaseModel):
 Penalty: TypeAlias = Annotated[float, Field(ge=-2, le=2)]
 
 
-class ChatRequest(BaseModel):
+class ChatRequest(_Part):
     """POST /v1/chat/completions."""
 
     model: str = Field(max_length=200)

@@ -34,6 +34,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 APP = "the key of an app with one session"
 FILE = f'[[key]]\nname = "busy"\nkey = "{APP}"\nrole = "app"\nmax_sessions = 1\n'
 HEADERS = {"Authorization": f"Bearer {APP}"}
+JSON = {"Content-Type": "application/json"}
 CHAT, SPEECH = "/v1/chat/completions", "/v1/audio/speech"
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 RATE_HZ = 24_000
@@ -310,8 +311,12 @@ async def test_faults_of_the_services_have_openais_shape(
     *_, text, late = events_in((await http.post(CHAT, json={**HELLO, "stream": True})).text)
     assert text["choices"][0]["delta"] == {"content": "Hello"}
     assert "the engine failed" in late["error"]["message"]
-    broken = await http.post(CHAT, content=b"{", headers={"Content-Type": "application/json"})
+    broken = await http.post(CHAT, content=b"{", headers=JSON)
     refused(broken, 400)
+    for content in ("Cut: \ud83d", [{"type": "text", "text": "Cut: \ud83d"}]):
+        body = json.dumps({**HELLO, "messages": [{"role": "user", "content": content}]})
+        half = refused(await http.post(CHAT, content=body, headers=JSON), 400)
+        assert half["param"].startswith("messages.0.content") and "unicode" in half["message"]
     assert refused(await http.post(CHAT, json={**HELLO, "model": "gpt-9"}), 404)["code"]
 
 
