@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic_core import from_json
+
 from visavis.serving.errors import InvalidInputError
 
 LONGEST_LINE_BYTES = 65_536
 MOST_DATA_BYTES = 262_144
 MOST_PAYLOAD_BYTES = 1_048_576
-_DEEPEST = "the event's JSON is nested too deeply"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,10 @@ def _length(head: Mapping[str, Any], name: str, most: int) -> int:
 
 def _object(data: bytes) -> dict[str, Any]:
     try:
-        read = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        why = _DEEPEST if isinstance(error, RecursionError) else "it is no JSON"
+        # It takes no half a character, which no service can be sent.
+        read = from_json(data)
+    except ValueError:
+        why = "it is no JSON, is nested too deeply or holds half a character"
         raise InvalidInputError(f"a frame cannot be read: {why}") from None
     if not isinstance(read, dict):
         raise InvalidInputError("a frame cannot be read: it is no object")

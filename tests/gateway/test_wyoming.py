@@ -317,6 +317,7 @@ async def test_a_request_that_cannot_be_answered_says_why(
         b'{"data": {}}\n',
         b'{"type": "describe", "data": []}\n',
         b"[" * 60_000 + b"\n",
+        b'{"type": "synthesize", "data": {"text": "Cut: \\ud83d"}}\n',
         b"x" * 80_000,
         b'{"type": "describe", "data_length": 300000}\n',
         b'{"type": "audio-chunk", "payload_length": 2000000}\n',
