@@ -18,6 +18,9 @@ _MOST_ASIDE = 2000
 _LONGEST_WAIT_S = 300.0
 _PIECE_SAMPLES = RATE_HZ // 10
 _LEAD_S = AHEAD_S - 0.5
+_AT_ONCE_S, _CATCHES_UP = 8.0, 2.0
+"""Late sound, or sound behind a pause: so much of it is heard at once, the rest at such a speed. On
+the bus twelve seconds of it may wait for a recogniser; what is more is lost there."""
 
 
 class MicQueue:
@@ -29,6 +32,8 @@ class MicQueue:
         self.sent_samples = 0
         """That were heard so far."""
         self._since_s: float | None = None
+        self._taken_at_s = 0.0
+        self._at_once_s = _AT_ONCE_S
 
     def __len__(self) -> int:
         return self._samples
@@ -59,14 +64,17 @@ class MicQueue:
     def take(self, now: float, until: float = math.inf) -> list[NDArray[np.int16]]:
         """What may be heard now: pieces of 100 ms at most, none once `until` samples are sent."""
         if self._since_s is None:
-            self._since_s = now
+            self._since_s = self._taken_at_s = now
+        passed_s, self._taken_at_s = now - self._taken_at_s, now
+        self._at_once_s = min(_AT_ONCE_S, self._at_once_s + _CATCHES_UP * passed_s)
         taken = []
         while self._waiting and self.sent_samples / RATE_HZ <= now - self._since_s + _LEAD_S:
-            if self.sent_samples >= until:
+            if self.sent_samples >= until or self._at_once_s <= 0:
                 break
             piece = self._waiting.popleft()
             self._samples -= len(piece)
             self.sent_samples += len(piece)
+            self._at_once_s -= len(piece) / RATE_HZ
             taken.append(piece)
         return taken
 

@@ -848,3 +848,14 @@ def test_what_comes_at_once_is_heard_in_time() -> None:
     assert sum(map(len, queue.take(101.0))) == pytest.approx(16_000, abs=1600)
     assert sum(map(len, queue.take(120.0))) == 160_000 - first - 16_000
     assert updated(first_config(None, ""), {"type": "realtime"}) == first_config(None, "")
+
+
+def test_what_comes_at_once_behind_a_pause_is_not_too_much_at_once() -> None:
+    queue = MicQueue()
+    queue.add(np.zeros(1600, np.int16))
+    queue.take(100.0)
+    queue.add(np.zeros(16_000 * 30, np.int16))  # a minute later, a file
+    assert sum(map(len, queue.take(160.0))) / 16_000 == pytest.approx(8, abs=0.2)
+    assert sum(map(len, queue.take(161.0))) / 16_000 == pytest.approx(2, abs=0.2)
+    assert [sum(map(len, queue.take(162.0 + second))) for second in range(12)][-1] == 0
+    assert len(queue) == 0
