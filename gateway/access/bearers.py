@@ -140,7 +140,10 @@ class Bearers:
 
     def _take(self, content: bytes) -> None:
         """Raises ValueError, PyJWTError."""
-        known = jwt.PyJWKSet.from_dict(json.loads(content)).keys
+        told = json.loads(content)
+        if not isinstance(told, dict):
+            raise ValueError("a set of keys is an object")
+        known = jwt.PyJWKSet.from_dict(told).keys
         keys = {key.key_id or "": key for key in known if key.key_type == "RSA"}
         if not keys:
             raise ValueError("there is no RSA key")

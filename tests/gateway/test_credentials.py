@@ -305,7 +305,7 @@ async def test_keys_come_from_an_address(tmp_path: Path) -> None:
     assert (await known.read(signed)).name == "jwt:ann"
 
 
-@pytest.mark.parametrize("content", [None, "", "{}", '{"keys": []}'])
+@pytest.mark.parametrize("content", [None, "", "{}", '{"keys": []}', "[]"])
 def test_a_file_without_keys_is_told_at_once(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "keys.json").write_text(content)
