@@ -536,6 +536,20 @@ def test_who_detects_turns_himself_commits_and_asks() -> None:
     assert last(talk)["status"] == "completed"
 
 
+def test_who_begins_to_detect_turns_himself_hears_the_end_of_what_is_being_said() -> None:
+    talk = Talk()
+    talk.hear(Overheard("began", 1, 100))
+    events = talk.update(audio={"input": {"turn_detection": None}})
+    assert kinds(events)[:2] == [
+        "input_audio_buffer.speech_stopped",
+        "input_audio_buffer.committed",
+    ]
+    assert talk.hear(TranscriptEvent(utterance=1, text="Well,", final=True)) == []
+    assert talk.dialogue.quiet, "nobody waits for the end of it"
+    talk.say("input_audio_buffer.append", audio=sound(0.5))
+    assert kinds(talk.say("input_audio_buffer.commit"))[0] == "input_audio_buffer.committed"
+
+
 def test_all_responses_that_wait_for_a_recording_are_made() -> None:
     talk = Talk({"audio": {"input": {"turn_detection": None}}})
     talk.say("input_audio_buffer.append", audio=sound(0.5))

@@ -157,7 +157,7 @@ class Dialogue:
         self._check(config, config.wanted_voice)
         self.config = self._responses.config = config
         self._responses.language = self.language
-        effects = self._hearing.configure(config)
+        effects = self._stamped(self._hearing.configure(config))
         told = self._send([{"type": "session.updated", "session": self._told()}])
         return [*effects, Configure(config), self._responses.memory(), *told]
 

@@ -106,15 +106,19 @@ class Hearing:
 
     def configure(self, config: SessionConfig) -> list[Effect]:
         """The session has changed."""
-        before, self._config = self._config, config
+        before = self._config
+        detected = before.audio.input.turn_detection is not None
+        detects = config.audio.input.turn_detection is not None
+        # Of what is being said nothing more is heard: it ends as the client knew it.
+        ended = self._lost(0) if detected and not detects else []
+        self._config = config
         if config.audio.input.format != before.audio.input.format:
             self._sound = SoundIn(config.audio.input.format)
-        if (config.audio.input.turn_detection is None) == (
-            before.audio.input.turn_detection is None
-        ):
+        if detected == detects:
             return []
         self._forget()
-        return [ForgetSound()]
+        self._utterance = None
+        return [*map(Send, ended), ForgetSound()]
 
     # ------------------------------------------------------------ sound
 
@@ -227,7 +231,7 @@ class Hearing:
         utterance = self._utterance
         if utterance is None or not utterance.told:
             return []
-        utterance.ended_ms = max(utterance.ended_ms, now_ms)
+        utterance.ended_ms = max(utterance.ended_ms, utterance.began_ms, now_ms)
         return self.final(TranscriptEvent(utterance=utterance.number, text="", final=True))[0]
 
     def tell(self) -> list[Event]:
