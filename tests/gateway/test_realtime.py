@@ -671,6 +671,19 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
 
 
+def test_what_is_not_written_to_its_end_is_not_waited_for() -> None:
+    talk = Talk({"tools": [TOOL]})
+    talk.ask()
+    talk.say("response.create")
+    (write,) = talk.of(to_do.Write)
+    talk.hear(to_do.Written(write.reply, "It is "))
+    talk.begin(1)
+    talk.hear(to_do.Failed(write.reply, "stage_lost", "llm: it has gone"))
+    assert last(talk)["status"] == "failed"
+    assert talk.of(to_do.Silence) == [to_do.Silence(1)]
+    assert talk.of(to_do.Stop) == [to_do.Stop(write.reply)]
+
+
 def test_a_response_apart_leaves_the_conversation_alone() -> None:
     talk = Talk()
     talk.ask()

@@ -292,6 +292,8 @@ class Dialogue:
                 return self._not_recognised(news)
             case Written() | Ended() if self._responses.by_session(news.reply):
                 return self._stamped(self._responses.pass_on(news))
+            case Failed() if self._responses.by_session(news.of):
+                return self._stamped(self._responses.failed(news))
             case Written() | Called() | Ended() | Sounded() | Failed():
                 events = self._replies.made(news)
                 changed = isinstance(news, Called | Ended | Failed)

@@ -13,6 +13,7 @@ from gateway.realtime.protocol.effects import (
     Configure,
     Effect,
     Ended,
+    Failed,
     Remember,
     Send,
     Silence,
@@ -153,6 +154,13 @@ class Responses:
         effects = _sent(self._replies.made(news))
         spoken = reply.turn is not None
         return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self.memory()]
+
+    def failed(self, news: Failed) -> list[Effect]:
+        """What the session says of a reply will not be written to its end: it is not waited for."""
+        reply = self._replies.find(news.of)
+        assert reply is not None
+        ends: list[Effect] = [] if reply.turn is None else [Silence(reply.turn)]
+        return [Stop(reply.id), *ends, *_sent(self._replies.made(news)), self.memory()]
 
     def turn_over(self) -> list[Effect]:
         """Nothing more of a turn is heard: what was of it alone is over."""
