@@ -459,6 +459,8 @@ class StageNews:
             self._playout.restart_stream()
         elif service == "asr":
             self._ears.switch()
+        elif service == "llm":
+            self._perform(self._conversation.model_ready())
 
     def may_move(self, service: str) -> bool:
         """Whether another replica may take over: nobody speaks, and nothing is being answered."""

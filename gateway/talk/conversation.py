@@ -508,6 +508,12 @@ class Conversation:
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
 
+    def model_ready(self) -> list[Action]:
+        """A language model has the session that may have read nothing of it: it begins now, not
+        when somebody asks.
+        """
+        return [self._reading.next()] if self.said else []
+
     def bus_lost(self, message: str) -> list[Action]:
         """Chunks may be missing: a turn that still waits for some cannot be completed, and what is
         being said may never end. Who goes on is heard again with his next words.

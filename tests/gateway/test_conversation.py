@@ -78,6 +78,7 @@ def test_what_is_being_typed_is_read_ahead_unless_an_answer_is_under_way(
 def test_an_answer_is_read_as_it_will_have_been_heard_while_it_is_spoken(
     talk: Conversation,
 ) -> None:
+    assert talk.model_ready() == [], "nothing was said yet"
     talk.submit_text("Hi.", 0)
     assert not of(talk.token(1, "[calm] Hello", last=False, now=0), ReadAhead)
     (read,) = of(talk.token(1, " you.", last=True, now=0), ReadAhead)
@@ -85,6 +86,7 @@ def test_an_answer_is_read_as_it_will_have_been_heard_while_it_is_spoken(
     talk.voice(1, 1.0, last=True, now=0)
     talk.started(1)
     assert of(talk.finished(1, 0), ReadAhead) == [read]
+    assert talk.model_ready() == [read], "another one has read nothing of it"
 
 
 def test_a_sentence_that_is_typed_is_answered_ahead_and_heard_once_it_is_sent(
