@@ -233,7 +233,11 @@ async def test_a_client_does_what_an_answer_calls(
         assert (await http.patch(path, json={"tools": []})).status_code == 200
         await session.ask("And now?")
         await collect(session, "finished")
-    (first, second), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
+        for change in ({"tool_choice": "none"}, {"tools": TOOLS}):
+            assert (await http.patch(path, json=change)).status_code == 200
+        await session.ask("And without?")
+        await collect(session, "finished")
+    (first, second, third), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
     assert [t.name for t in first.begin.request.tools] == ["get_weather"]
     assert first.begin.request.tool_choice.name == "get_weather"
     assert on.go_on.request.tool_choice.mode == llm_pb2.ToolChoice.AUTO
@@ -242,3 +246,5 @@ async def test_a_client_does_what_an_answer_calls(
         (llm_pb2.Message.TOOL, "sunny"),
     ]
     assert not second.begin.request.tools
+    assert second.begin.request.tool_choice.mode == llm_pb2.ToolChoice.AUTO
+    assert third.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE, "it was left as it is"

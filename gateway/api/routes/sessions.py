@@ -31,6 +31,7 @@ from gateway.session.session import Session
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
+from gateway.tools.offers import FREE
 from gateway.waiting.entrance import Wish
 from gateway.waiting.line import Standing
 from visavis.serving.errors import InvalidInputError, UnknownNameError
@@ -209,8 +210,12 @@ async def update(
         if caller.role in IN_A_SESSION:
             raise ForbiddenError("tools: only who made the session changes them")
         tools = session.options.tools if body.tools is None else offers_of(body.tools)
-        chosen = body.tool_choice or "auto"
-        change |= {"tools": tools, "tool_choice": choice_of(chosen, tools)}
+        choice = session.options.tool_choice
+        if body.tool_choice is not None:
+            choice = choice_of(body.tool_choice, tools)
+        elif choice.named and choice.named not in [tool.name for tool in tools]:
+            choice = FREE  # the one that had to be called is there no more
+        change |= {"tools": tools, "tool_choice": choice}
     await change_session(session, gateway, change)
     return info_of(session)
 
