@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from html import escape
 from typing import Any
 
 from gateway.stages.plain_calls import Passage, Recognised
@@ -62,7 +63,8 @@ def _shared(passage: Passage, parts: Sequence[str]) -> list[Passage]:
         start = passage.start_s + length_s * before / whole
         before += size
         end = passage.start_s + length_s * before / whole
-        found.append(Passage(part.strip(), round(start, 3), round(end, 3)))
+        # An empty line would end a cue.
+        found.append(Passage(" ".join(part.split()), round(start, 3), round(end, 3)))
     return found
 
 
@@ -78,8 +80,9 @@ def as_srt(passages: Sequence[Passage]) -> str:
 def as_vtt(passages: Sequence[Passage]) -> str:
     """WebVTT: times with a dot."""
     blocks = (
-        # An arrow inside a cue would begin another one.
-        f"{_clock(cue.start_s, '.')} --> {_clock(cue.end_s, '.')}\n{cue.text.replace('-->', '→')}\n"
+        # An arrow inside a cue would begin another one; other signs are those of its markup.
+        f"{_clock(cue.start_s, '.')} --> {_clock(cue.end_s, '.')}\n"
+        f"{escape(cue.text.replace('-->', '→'), quote=False)}\n"
         for cue in cues(passages)
     )
     return "\n".join(("WEBVTT\n", *blocks))

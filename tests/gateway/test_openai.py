@@ -497,4 +497,7 @@ async def test_subtitles_and_words_share_a_passages_time() -> None:
     assert len(words([long])) == 40
     arrow = [Passage("a --> b", 3600.0, 3661.5)]
     assert as_vtt(arrow) == "WEBVTT\n\n01:00:00.000 --> 01:01:01.500\na → b\n"
+    listed = [Passage("Bread & butter:\n\n- if x < 5", 0.0, 1.0)]
+    assert as_vtt(listed).endswith("01.000\nBread &amp; butter: - if x &lt; 5\n")
+    assert as_srt(listed).endswith("01,000\nBread & butter: - if x < 5\n")
     assert as_srt([]) == "" and as_vtt([]) == "WEBVTT\n"
