@@ -360,5 +360,8 @@ def owner_of(instance: str) -> str:
 
 
 def session_id(instance: str) -> str:
-    """A new session's id, by which any gateway finds the one that has it."""
-    return f"{secrets.token_urlsafe(12)}-{owner_of(instance)}"
+    """A new session's id, by which any gateway finds the one that has it.
+
+    One that begins with a hyphen would be an option to whatever command it is given to.
+    """
+    return f"{secrets.token_urlsafe(12).replace('-', '_')}-{owner_of(instance)}"

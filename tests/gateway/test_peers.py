@@ -17,6 +17,7 @@ import websockets
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from gateway.peers.peers import session_id
 from gateway.session.session import Session
 from gateway.settings import GatewaySettings
 from gateway.stages import registry
@@ -86,6 +87,11 @@ async def theirs(client: GatewayClient, other: RunningGateway) -> AsyncIterator[
     [session] = other.inside.sessions.all()
     async with client.connect(f"/v1/sessions/{session.id}/events") as events:
         yield GatewaySession(client, session.id, events)
+
+
+async def test_a_session_s_id_is_no_option_of_a_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("secrets.token_urlsafe", lambda size: "-a_b-c")
+    assert session_id("gateway-1234abcd") == "_a_b_c-1234abcd"
 
 
 async def test_new_sessions_go_where_most_room_is_and_either_lists_all(
