@@ -28,13 +28,18 @@ def _readable(text: str) -> str:
     return text
 
 
-def _json_of(schema: dict[str, Any]) -> str:
-    # JSON can hold half a character, which no message can.
-    return json.dumps(schema, ensure_ascii=False).encode(errors="replace").decode()
+def sendable(text: str) -> str:
+    """Without half characters, which JSON can hold and nothing that we send can."""
+    return text.encode(errors="replace").decode()
+
+
+def json_of(schema: dict[str, Any]) -> str:
+    """As it can be sent."""
+    return sendable(json.dumps(schema, ensure_ascii=False))
 
 
 def _short_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
-    if schema is not None and len(_json_of(schema)) > MAX_SCHEMA_CHARACTERS:
+    if schema is not None and len(json_of(schema)) > MAX_SCHEMA_CHARACTERS:
         raise ValueError(f"more than {MAX_SCHEMA_CHARACTERS} characters of JSON")
     return schema
 
@@ -110,7 +115,7 @@ def offers_of(tools: Sequence[ToolOption]) -> tuple[ToolOffer, ...]:
     if len(set(names)) < len(names):
         raise InvalidInputError("tools: two have one name")
     return tuple(
-        ToolOffer(tool.name, tool.description, _json_of(tool.parameters) if tool.parameters else "")
+        ToolOffer(tool.name, tool.description, json_of(tool.parameters) if tool.parameters else "")
         for tool in tools
     )
 

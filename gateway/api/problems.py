@@ -15,6 +15,7 @@ from starlette.routing import Match, Mount
 
 from gateway import metrics
 from gateway.access.limits import OverLimitError
+from gateway.api.choices import sendable
 from gateway.api.events import MOST_FAULTS
 from gateway.api.schemas import Problem
 from gateway.apps.sayings import SayingsFullError
@@ -146,9 +147,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
     for fault in error.errors():
         where, why = fault_of(fault)
         parts.append(f"{where or 'body'}: {why}")
-    # JSON can hold half a character, which no answer can.
-    message = "; ".join(parts[:MOST_FAULTS]).encode(errors="replace").decode()
-    return problem(422, "invalid_input", message)
+    return problem(422, "invalid_input", sendable("; ".join(parts[:MOST_FAULTS])))
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:

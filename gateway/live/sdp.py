@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -12,13 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.playout.sinks.ice import IceServer
+from gateway.playout.sinks.ice import ICE_USER, IceServer
 from visavis.serving.errors import InvalidInputError
 
 SDP: Final = "application/sdp"
 FRAGMENT: Final = "application/trickle-ice-sdpfrag"
 _MOST_CANDIDATES = 50
-_UFRAG = re.compile(r"^a=ice-ufrag:(\S+)", re.M)
 # A player on a page of another origin may read what it has to know of the answer.
 _EXPOSED: Final = {"Access-Control-Expose-Headers": "Location, Link, ETag"}
 
@@ -48,7 +46,7 @@ async def candidates_of(request: Request) -> tuple[list[RTCIceCandidate | None],
     Raises HTTPException 415 and others.
     """
     fragment = await _text(request, FRAGMENT)
-    told = _UFRAG.search(fragment)
+    told = ICE_USER.search(fragment)
     return candidates_in(fragment), told[1] if told else ""
 
 

@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from gateway import metrics
 from gateway.access.limits import OverLimitError
+from gateway.api.choices import sendable
 from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of, fault_of
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
 
@@ -122,10 +123,7 @@ def _message_of(error: Exception) -> str:
         return str(error.detail)
     if isinstance(error, RequestValidationError):
         field, why = fault_of(_fault(error))
-        # JSON can hold half a character, which no answer can.
-        return f"{field or 'body'}: {why.removeprefix('Value error, ')}".encode(
-            errors="replace"
-        ).decode()
+        return sendable(f"{field or 'body'}: {why.removeprefix('Value error, ')}")
     if isinstance(error, VisavisError):
         return str(error)
     return "internal error; see the gateway's log"
@@ -138,7 +136,7 @@ def _fault(error: RequestValidationError) -> Mapping[str, Any]:
 
 
 def _field_of(error: RequestValidationError) -> str:
-    return fault_of(_fault(error))[0].encode(errors="replace").decode()
+    return sendable(fault_of(_fault(error))[0])
 
 
 class OpenAiRoute(APIRoute):

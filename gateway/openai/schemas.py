@@ -6,12 +6,12 @@ ignored, as OpenAI's clients expect of a server that is older than they are.
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.api.access import JSON_LIMIT_BYTES
+from gateway.api.choices import json_of
 from gateway.openai.errors import RefusedError, unsupported
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
@@ -206,6 +206,4 @@ def _offer(tool: ToolOffered, index: int) -> ToolOffer:
         raise unsupported(f"tools[{index}].type", f"only functions, not {tool.type[:40]!r}")
     known = tool.function
     schema = known.parameters or {"type": "object", "properties": {}}
-    # JSON can hold half a character, which no message can.
-    told = json.dumps(schema, ensure_ascii=False).encode(errors="replace").decode()
-    return ToolOffer(known.name, known.description or "", told)
+    return ToolOffer(known.name, known.description or "", json_of(schema))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
+
+ICE_USER = re.compile(r"^a=ice-ufrag:(\S+)", re.M)
+"""In a description, or a fragment of one: whose the candidates are."""
 
 
 class IceServer(BaseModel):

@@ -34,7 +34,7 @@ from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.blendshapes import records_of
-from gateway.playout.sinks.ice import IceServer
+from gateway.playout.sinks.ice import ICE_USER, IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
@@ -159,7 +159,7 @@ class Peer:
 
         ufrag: the ICE user that they are of; another than the offer's would begin anew.
         """
-        known = re.findall(r"^a=ice-ufrag:(\S+)", self._pc.remoteDescription.sdp, re.M)
+        known = ICE_USER.findall(self._pc.remoteDescription.sdp)
         if ufrag and known and ufrag not in known:
             raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
         try:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol, TypeVar
 
+from gateway.api.choices import sendable
 from gateway.room.choosing.comments import Comment
 from visavis.serving.errors import VisavisError
 
@@ -53,21 +54,17 @@ def told(
 
 
 def _whole(comment: Comment) -> Comment:
-    """Without half characters, which JSON can hold and nothing that we tell can."""
+    """As it can be sent."""
     author = comment.author
     return replace(
         comment,
-        id=_sendable(comment.id),
-        author=replace(author, id=_sendable(author.id), name=_sendable(author.name)),
-        text=_sendable(comment.text),
-        currency=_sendable(comment.currency),
-        gift=_sendable(comment.gift),
-        target=_sendable(comment.target),
+        id=sendable(comment.id),
+        author=replace(author, id=sendable(author.id), name=sendable(author.name)),
+        text=sendable(comment.text),
+        currency=sendable(comment.currency),
+        gift=sendable(comment.gift),
+        target=sendable(comment.target),
     )
-
-
-def _sendable(text: str) -> str:
-    return text.encode(errors="replace").decode()
 
 
 def shortened(text: str, longest: int) -> str:

@@ -256,18 +256,22 @@ class FolderStore(ABC, Generic[KeptT]):
         self._buried.add(digests)
 
     def _remove(self, name: str) -> None:
-        """Moved away at once, so that whatever cuts it off leaves no part of it under its name."""
+        """With whatever earlier deletions left that were cut off."""
         with self._loading:
             self._loaded.pop(name, None)
         if self._is_there(self._folder, name):
-            gone = self._folder / f"{_GONE}{new_mark()}"
-            with contextlib.suppress(FileNotFoundError):  # another process was faster
-                (self._folder / name).rename(gone)
-                shutil.rmtree(gone)
+            self._discard(self._folder / name)
         forget_aside(self._folder / name)
         for cut_off in self._folder.glob(f"{_GONE}*"):
             shutil.rmtree(cut_off, ignore_errors=True)
         self.on_gone(name)
+
+    def _discard(self, there: Path) -> None:
+        """Moved away at once, so that whatever cuts it off leaves no part of it under its name."""
+        gone = self._folder / f"{_GONE}{new_mark()}"
+        with contextlib.suppress(FileNotFoundError):  # another process was faster
+            there.rename(gone)
+            shutil.rmtree(gone)
 
     def _add(self, name: str, write: Callable[[Path], None]) -> None:
         """A new one, whose files `write` writes into a folder. Raises as `check_new` does, and
@@ -290,7 +294,7 @@ class FolderStore(ABC, Generic[KeptT]):
         there = self._folder / name
         if there.exists():
             if noted(there / _SHARED):
-                shutil.rmtree(there)
+                self._discard(there)
             else:
                 log.warning("avatar %r is another one than the replicas share", name)
                 set_aside(there)

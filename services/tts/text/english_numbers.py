@@ -37,12 +37,13 @@ _SHORT = {
     "yr": "year", "mo": "month", "wk": "week", "hr": "hour", "km²": "square kilometers",
     "km": "kilometers", "kg": "kilograms", "tsp": "teaspoon", "tbsp": "tablespoon",
 }  # fmt: skip
-_SYMBOLS = {
-    "≥": "greater than or equal to", "≤": "less than or equal to", "≠": "not equal to",
-    "≈": "approximately", "√": "square root of", "∞": "infinity",
+_CHARACTERS = {
+    **dict(zip("，。：；！？（）", ",.:;!?()", strict=True)),
+    "⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
+    "≥": " greater than or equal to ", "≤": " less than or equal to ", "≠": " not equal to ",
+    "≈": " approximately ", "√": " square root of ", "∞": " infinity ",
 }  # fmt: skip
-_FRACTIONS = {"⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8"}
-_MARKS = str.maketrans("，。：；！？（）", ",.:;!?()")
+_TRANSLATED = str.maketrans(_CHARACTERS)
 _ENDINGS = (
     "com org net edu gov io ai app dev tv me co uk us de fr eu cn info js py md txt pdf html json "
     "csv xml exe zip jpg png mp3 mp4 doc docx xls xlsx"
@@ -190,9 +191,7 @@ def say_numbers(text: str) -> str:
     """`text` with "-5" as "minus 5", "12,50 €" as "€12.50", "$10-20" as "10 to $20"."""
     if _PLAIN.fullmatch(text):
         return text
-    text = text.translate(_MARKS)
-    for symbol, words in (_FRACTIONS | _SYMBOLS).items():
-        text = text.replace(symbol, words if symbol in _FRACTIONS else f" {words} ")
+    text = text.translate(_TRANSLATED)
     for pattern, say in _COMPILED:
         text = pattern.sub(say, text)
     return text.strip()

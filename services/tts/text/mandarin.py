@@ -12,7 +12,7 @@ from pypinyin import Style, load_phrases_dict, pinyin
 from pypinyin.seg import mmseg
 
 from services.tts.sound import SILENCE, Span
-from services.tts.text.script_runs import is_han
+from services.tts.text.script_runs import UNIT, UNITS, is_han
 from visavis.serving.errors import ModelStoreError
 
 # Where text without blanks may be cut between two words, as far as that can be told without a
@@ -152,14 +152,6 @@ _MONEY = "[$€£¥￥]"
 _DAY = "(?:周|星期|礼拜)[一二三四五六日天]"
 # A sign, no hyphen: not behind a number or a Latin word.
 _MINUS = r"(?<![\dA-Za-z%℃°)）])[-−]"
-_UNITS = {
-    "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
-    "km²": "平方公里", "m²": "平方米", "m³": "立方米", "mg": "毫克", "ml": "毫升", "mL": "毫升",
-    "kWh": "千瓦时", "mAh": "毫安时", "V": "伏", "W": "瓦",
-    "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
-    "TB": "太字节", "kW": "千瓦", "GHz": "吉赫兹", "MHz": "兆赫兹", "Hz": "赫兹", "m": "米",
-    "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
-}  # fmt: skip
 _CURRENCIES = {"$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "￥": "元"}
 _SYMBOLS = {
     "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
@@ -255,8 +247,8 @@ def _unit(match: re.Match[str]) -> str:
     degrees = re.fullmatch(_DEGREES, unit) is not None
     spoken = say_number(number, counted=not degrees)
     if not sign:
-        return spoken + _UNITS[unit]
-    return ("零下" if degrees else "负") + spoken + _UNITS[unit]
+        return spoken + UNITS[unit]
+    return ("零下" if degrees else "负") + spoken + UNITS[unit]
 
 
 def _counted(match: re.Match[str]) -> str:
@@ -361,12 +353,12 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"(?<![\d.])({_N}){_TO}(?=\d)"), _range),
     (re.compile(rf"{_MINUS}(?={_N}度)"), _written("零下")),
     (
-        re.compile(rf"([-−]?)({_N})\s*({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z²³])"),
+        re.compile(rf"([-−]?)({_N})\s*({UNIT})(?![A-Za-z²³])"),
         _unit,
     ),
     (
-        re.compile(rf"(?<=[万亿])({'|'.join(map(re.escape, _UNITS))})(?![A-Za-z²³])"),
-        lambda match: _UNITS[match.group()],
+        re.compile(rf"(?<=[万亿])({UNIT})(?![A-Za-z²³])"),
+        lambda match: UNITS[match.group()],
     ),
     (re.compile(rf"{_MINUS}(?=\d)(?![\d.]*\s*[月日号点年/])"), _written("负")),
     (re.compile(rf"(?<![\d.第负])(?!0\d)({_N})\s*([{_MEASURES}])(?!之)"), _counted),

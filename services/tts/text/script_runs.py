@@ -83,14 +83,21 @@ def _strip_head(text: str) -> str:
     return text[start:]
 
 
-_UNITS = (
-    "km/h|km²|km|kg|cm|mm|mg|ml|mL|m²|m³|m/s|GB|MB|KB|TB|kWh|kW|mAh|V|W|Hz|GHz|MHz|m|g|L|℃|°C|℉|°F|°"
-    "|%|‰"
-)
+UNITS = {
+    "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
+    "km²": "平方公里", "m²": "平方米", "m³": "立方米", "mg": "毫克", "ml": "毫升", "mL": "毫升",
+    "kWh": "千瓦时", "mAh": "毫安时", "V": "伏", "W": "瓦",
+    "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
+    "TB": "太字节", "kW": "千瓦", "GHz": "吉赫兹", "MHz": "兆赫兹", "Hz": "赫兹", "m": "米",
+    "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
+}  # fmt: skip
+"""That stand at numbers, as they are said in Mandarin."""
+UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
+"""Pattern of one: the longest that fits."""
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 _TOKEN = re.compile(
-    rf"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+(?:(?<=[万亿])(?:{_UNITS})(?![{_LATIN}]))?)"
-    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{_UNITS}))?(?![\d{_LATIN}]))"
+    rf"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+(?:(?<=[万亿])(?:{UNIT}|[%‰])(?![{_LATIN}]))?)"
+    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{UNIT}|[%‰]))?(?![\d{_LATIN}]))"
     rf"|(?P<en>[0-9]*[{_LATIN}](?:[0-9_{_LATIN}]|['’.@/:+&=?#-]+(?=[0-9{_LATIN}]))*)"
     r"|(?P<other>.)",
     re.DOTALL,
