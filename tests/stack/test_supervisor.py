@@ -17,7 +17,7 @@ import pytest
 from tests.gateway.conftest import until
 from tests.stack.conftest import Run
 from visavis.serving.errors import VisavisError
-from visavis.tools.stack import supervisor, tether
+from visavis.tools.stack import restarter, supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
@@ -157,6 +157,34 @@ async def test_a_process_is_looked_after_whatever_goes_wrong_in_it(tmp_path: Pat
         first = child.pid
         child.kill()
         await until(lambda: child.pid != first and child.state is State.READY, 10)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await child.stop()
+
+
+COMPUTES_THEN_FREEZES = """
+import pathlib, sys, time
+while time.process_time() < 2:
+    pass
+pathlib.Path(sys.argv[1]).touch()
+time.sleep(60)
+"""
+
+
+async def test_a_start_may_compute_for_long_but_not_stand_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(restarter, "_MISSES_STARTING", 8)
+    computed = tmp_path / "computed"
+    command = [sys.executable, "-c", COMPUTES_THEN_FREEZES, str(computed)]
+    child = Child("compiler", command, tmp_path)
+    watching = asyncio.create_task(Restarter(child, {}, MonotonicClock()).run())
+    try:
+        first = await until(lambda: child.pid, 10)
+        await until(computed.exists, 30)
+        assert child.pid == first
+        await until(lambda: child.pid != first, 10)
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

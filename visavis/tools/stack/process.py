@@ -76,6 +76,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes = 0
         self._heart: int | None = None
+        self._computed_s = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -88,6 +89,7 @@ class Child:
     def start(self, environ: Mapping[str, str] | None = None) -> None:
         """Start the process; it is not ready before it says so. Raises OSError."""
         self.state, self.working = State.STARTING, False
+        self._computed_s = 0.0
         self._forget_heart()
         self._heart, beating = os.pipe()
         os.set_blocking(self._heart, False)
@@ -129,6 +131,18 @@ class Child:
                 signs = os.read(self._heart, _PIPE_BYTES)
         self.working = self.working or WORKING in signs
         return bool(signs)
+
+    def computes(self) -> bool:
+        """Whether it has had processor time since this was last asked.
+
+        A sign of life as long as it starts: on a slow machine, or one whose cores others have, to
+        import or compile takes minutes, in which it beats seldom or not at all.
+        """
+        before_s = self._computed_s
+        with contextlib.suppress(psutil.Error, LookupError):
+            times = self._started().cpu_times()
+            self._computed_s = times.user + times.system
+        return self._computed_s > before_s
 
     def kill(self) -> None:
         """End the process at once, frozen or not, and all that it has started."""
@@ -184,11 +198,15 @@ class Child:
 
     def _send_to_command(self, number: signal.Signals) -> None:
         """To the command alone: what it has started is of use until it ends."""
-        if self._process is None or not self.runs():
-            return
-        with contextlib.suppress(psutil.Error, LookupError, ProcessLookupError):
-            process = psutil.Process(self._process.pid)
-            (process.children()[0] if WAY == "guard" else process).send_signal(number)
+        if self.runs():
+            with contextlib.suppress(psutil.Error, LookupError, ProcessLookupError):
+                self._started().send_signal(number)
+
+    def _started(self) -> psutil.Process:
+        """The command's own process. Raises psutil.Error or LookupError where it has gone."""
+        assert self._process is not None, "not started"
+        process = psutil.Process(self._process.pid)
+        return process.children()[0] if WAY == "guard" else process
 
     def _open_log(self) -> IO[bytes]:
         """The log's end, or our own standard error where it cannot be written: folders move

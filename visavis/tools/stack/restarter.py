@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 # Heartbeats that may be missed in a row. Missed ones are counted and not seconds: where the whole
 # machine is too busy, or asleep, we hear as little as we listen. A start may hold the interpreter
-# for long, in a compiler or while it reads weights.
+# for long, in a compiler or while it reads weights: whoever computes then is not frozen.
 _MISSES = round(5.0 / BEAT_S)
 _LOOK_STARTING_S = 0.1
 _MISSES_STARTING = round(60.0 / _LOOK_STARTING_S)
@@ -102,7 +102,8 @@ class Restarter:
                 return f"ended with status {status}", status
             if beats and self.child.working:
                 self._is_ready()
-            missed = 0 if beats else missed + 1
+            alive = beats or (patient and self.child.computes())
+            missed = 0 if alive else missed + 1
             if missed >= (_MISSES_STARTING if patient else _MISSES):
                 self.child.kill()
                 await self.child.wait()
