@@ -191,6 +191,19 @@ async def test_a_start_may_compute_for_long_but_not_stand_still(
         await child.stop()
 
 
+async def test_a_stack_waits_for_a_start_that_computes_but_not_for_one_that_stands_still(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "computing.py").write_text(COMPUTES_THEN_FREEZES)
+    computed = tmp_path / "computed"
+    programs = {supervisor.GATEWAY: ["computing", str(computed)]}
+    with pytest.raises(VisavisError, match="gateway did not become ready"):
+        await Stack(StackOptions(tmp_path, programs=programs, ready_timeout_s=1.5)).__aenter__()
+    assert computed.exists()
+
+
 def children() -> list[psutil.Process]:
     return psutil.Process().children(recursive=True)
 

@@ -132,17 +132,16 @@ class Child:
         self.working = self.working or WORKING in signs
         return bool(signs)
 
-    def computes(self) -> bool:
-        """Whether it has had processor time since this was last asked.
+    def computed_s(self) -> float:
+        """Processor time that this start has had, as far as it can be told.
 
-        A sign of life as long as it starts: on a slow machine, or one whose cores others have, to
-        import or compile takes minutes, in which it beats seldom or not at all.
+        More of it is a sign of life as long as it starts: on a slow machine, or one whose cores
+        others have, to import or compile takes minutes, in which it beats seldom or not at all.
         """
-        before_s = self._computed_s
         with contextlib.suppress(psutil.Error, LookupError):
             times = self._started().cpu_times()
             self._computed_s = times.user + times.system
-        return self._computed_s > before_s
+        return self._computed_s
 
     def kill(self) -> None:
         """End the process at once, frozen or not, and all that it has started."""

@@ -93,7 +93,7 @@ class Restarter:
         """
         if not self.child.runs():
             self.child.start(self._environ)
-        missed = 0
+        missed, computed_s = 0, 0.0
         while True:
             patient = self.child.starts_long and not self.child.working
             pause_s = _LOOK_STARTING_S if patient else BEAT_S
@@ -102,8 +102,10 @@ class Restarter:
                 return f"ended with status {status}", status
             if beats and self.child.working:
                 self._is_ready()
-            alive = beats or (patient and self.child.computes())
-            missed = 0 if alive else missed + 1
+            if patient and not beats:
+                before_s, computed_s = computed_s, self.child.computed_s()
+                beats = computed_s > before_s
+            missed = 0 if beats else missed + 1
             if missed >= (_MISSES_STARTING if patient else _MISSES):
                 self.child.kill()
                 await self.child.wait()

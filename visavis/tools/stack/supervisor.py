@@ -57,6 +57,8 @@ _ANOTHER_PORT = {
 _ANOTHER_HOST = "choose an address of this machine with --host"
 _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 3.0
+_LONGEST_COMPUTING_S = 900.0
+"""A start that does nothing but compute for so long will do so for ever."""
 
 
 def new_token_key() -> str:
@@ -83,7 +85,8 @@ class StackOptions:
     monitored: bool = False
     """The bus tells its figures over HTTP, see `NatsProcess.monitoring_url`."""
     ready_timeout_s: float = 120.0
-    """Longest wait for all to be ready, counted anew whenever a service tells that it gets on."""
+    """Longest wait for all to be ready, counted anew whenever a service gets on: tells so, or
+    computes for a twentieth of that."""
 
 
 class Stack:
@@ -121,6 +124,8 @@ class Stack:
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
         self._deadline: asyncio.Timeout | None = None
+        self._computed_s = 0.0
+        """Processor time of those that start, as the deadline was put off for it last."""
 
     @property
     def url(self) -> str:
@@ -234,6 +239,21 @@ class Stack:
         if name not in self.children or self.starting.get(name) == doing:
             return
         self.starting[name] = doing
+        self._put_off()
+
+    def _look_for_progress(self, began_s: float) -> None:
+        """Who computes gets on, too, on a machine that is slow or busy."""
+        starts = (c for c in self.processes if c.state is State.STARTING)
+        computed_s = sum(child.computed_s() for child in starts)
+        self._computed_s = min(self._computed_s, computed_s)
+        lately_s = computed_s - self._computed_s
+        if lately_s < self.options.ready_timeout_s / 20:
+            return
+        if self._clock.now() - began_s < _LONGEST_COMPUTING_S:
+            self._computed_s = computed_s
+            self._put_off()
+
+    def _put_off(self) -> None:
         if self._deadline is not None and not self._deadline.expired():
             now = asyncio.get_running_loop().time()
             self._deadline.reschedule(now + self.options.ready_timeout_s)
@@ -262,8 +282,10 @@ class Stack:
         return environ
 
     async def _until_ready(self) -> None:
+        began_s = self._clock.now()
         while True:
             await self.refresh()
+            self._look_for_progress(began_s)
             for child in self.processes:
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
@@ -349,11 +371,13 @@ class Stack:
         """Returns once a process that was just started serves. Raises VisavisError."""
         await self.refresh()
         before = {replica.instance for replica in self.replicas}
+        began_s = self._clock.now()
         try:
             async with asyncio.timeout(self.options.ready_timeout_s) as self._deadline:
                 while not await self._serves(child, name, before):
                     await asyncio.sleep(_POLL_S)
                     await self.refresh()
+                    self._look_for_progress(began_s)
         except TimeoutError:
             raise VisavisError(_complaint(child, "did not become ready")) from None
         finally:
