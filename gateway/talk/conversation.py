@@ -379,6 +379,8 @@ class Conversation:
         actions.append(_forgotten(utterance))
         if self._going_on is not None and self._going_on.utterance <= utterance:
             actions += self._ask_again(now)
+        if (ended := self._doubts.ended_by(utterance)) is not None:
+            actions += self._answer_again(ended, now)
         return self._settle(actions)
 
     # ------------------------------------------------------------ the answer
@@ -586,6 +588,19 @@ class Conversation:
         self._history.take_back()
         question, utterance = going_on.of.question, going_on.of.utterance
         return self._open(question, utterance, confirmed=True, reason="speech", now=now)
+
+    def _answer_again(self, ended: Turn, now: float) -> list[Action]:
+        """What seemed words, and has ended an answer, was nothing: who asked wants it yet. People
+        begin their sentence anew, too.
+        """
+        told, question = ended.told, ended.question
+        if told is None or told.event != "interrupted" or not ended.utterance:
+            return []
+        if self._turn is not None or not self.taking.goes_on:
+            return []
+        if not self._history.take_back_answer(question, told.heard or ""):
+            return []  # tools have done something for it, or more was said
+        return self._open(question, ended.utterance, confirmed=True, reason="speech", now=now)
 
     def _open(
         self,

@@ -70,6 +70,14 @@ class History:
         if self.unanswered:
             self._said.pop()
 
+    def take_back_answer(self, question: str, heard: str) -> bool:
+        """Question and answer will be said anew; False, where these are not what was said last."""
+        last = [Message("user", question), *answered(heard)]
+        known = self._said[-len(last) :] == last
+        if known:
+            del self._said[-len(last) :]
+        return known
+
     def face(self, text: str, called: Sequence[Message] = ()) -> None:
         """called: what it called for its answer, and the results."""
         self._add(*answered(text, called))

@@ -191,6 +191,8 @@ class Doubt:
     """Something was understood of it."""
     answers: bool = False
     """What was heard of the answer that its words have ended was a question."""
+    ended: Turn | None = None
+    """The answer that its words have ended."""
 
     @property
     def echo(self) -> bool:
@@ -292,7 +294,12 @@ class Doubts:
         """An answer ends before its end, if there is one."""
         if (doubt := self.current) is not None:
             doubt.answers, doubt.said = doubt.asked(turn), doubt.said_by(turn)
-            doubt.phase = DoubtPhase.ENDED
+            doubt.phase, doubt.ended = DoubtPhase.ENDED, turn
+
+    def ended_by(self, utterance: int) -> Turn | None:
+        """The answer that its words have ended, if there is one."""
+        doubt = self._latest
+        return doubt.ended if doubt is not None and doubt.utterance == utterance else None
 
     def answers(self, utterance: int) -> bool:
         """Whether that has cut a question short, which it may answer."""

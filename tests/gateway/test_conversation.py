@@ -362,6 +362,26 @@ def test_noise_is_forgotten(talk: Conversation) -> None:
     assert talk.state == "idle"
 
 
+def test_an_answer_that_a_noise_has_ended_is_given_again(talk: Conversation) -> None:
+    talk.speech_started(1, 0)
+    asked = talk.final(1, "Is there a river under London?", 1)
+    answer(talk, 1, "Yes, there are several.")
+    talk.played(1, 1.5, 1)
+    talk.speech_started(2, 2)
+    ended = talk.paused(2, "hear it under there", 0.9, 3)  # what a recogniser made of noise
+    assert of(ended, CloseTurn) == [CloseTurn(1, "interrupted")]
+    again = talk.discarded(2, 4)
+    assert prompt(again) == prompt(asked)
+    told = [(e.utterance, e.text, e.turn) for e in of(again, TranscriptEvent)]
+    number = talk.epoch
+    assert told == [(2, "", None), (1, "Is there a river under London?", number)]
+    answer(talk, number, "Yes, there are several.")
+    talk.finished(number, 9)
+    assert [said.role for said in talk.said] == ["user", "assistant"]
+    talk.speech_started(3, 20)
+    assert of(talk.discarded(3, 21), BeginAnswer) == []
+
+
 def test_a_final_without_words_is_noise(talk: Conversation) -> None:
     talk.speech_started(1, 0)
     assert of(talk.final(1, "  ", 1), BeginAnswer) == []
