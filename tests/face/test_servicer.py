@@ -364,24 +364,6 @@ async def test_a_face_that_cannot_be_drawn_ends_its_own_lease_alone(bus: Bus) ->
     assert [c.number for c in seen] == list(range(seen[0].number, seen[0].number + len(seen)))
 
 
-async def test_slots_are_limited_and_freed(bus: Bus) -> None:
-    async with serving(bus, slots=1) as stub:
-        async with attached(stub, "first"):
-            error = await failing(attach_and_read(stub, "second"))
-            assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-            status = await stub.GetStatus(control_pb2.GetStatusRequest())
-            assert status.service.free_slots == 0
-        await until_free(stub, 1)
-        async with attached(stub, "second"):
-            pass
-
-
-async def test_a_session_attaches_once(bus: Bus) -> None:
-    async with serving(bus) as stub, attached(stub, "same"):
-        error = await failing(attach_and_read(stub, "same"))
-    assert error.code() is grpc.StatusCode.ALREADY_EXISTS
-
-
 async def test_attach_needs_a_bus_and_a_config_first() -> None:
     async with serving() as stub:
         error = await failing(attach_and_read(stub, "s"))

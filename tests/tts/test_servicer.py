@@ -156,12 +156,3 @@ async def test_attach_holds_a_slot_until_the_stream_ends(bus: Bus) -> None:
             assert [event async for event in events] == []
             status = await stub.GetStatus(control_pb2.GetStatusRequest())
             assert status.free_slots == 1
-
-
-async def test_attach_without_bus_says_so() -> None:
-    config = tts_pb2.TtsAttachConfig(session="s1")
-    async with serving() as stub:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            [e async for e in stub.Attach(iter([tts_pb2.TtsAttachRequest(config=config)]))]
-    assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
-    assert "nats_url" in (caught.value.details() or "")

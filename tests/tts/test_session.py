@@ -158,14 +158,6 @@ async def test_new_turn_silences_the_old_one(bus: Bus) -> None:
         assert (await stage.events.get()).turn_started.turn == 2
 
 
-async def test_tokens_of_a_newer_turn_end_the_old_one_by_themselves(bus: Bus) -> None:
-    async with attached(bus, "lost") as stage:
-        await stage.say(3, "word " * 60)
-        assert await stage.voice_until_quiet(1)
-        await stage.say(4, "Short.")
-        assert await stage.turn_voice(4)
-
-
 async def test_empty_answer_still_ends(bus: Bus) -> None:
     async with attached(bus, "empty") as stage:
         await stage.say(1, "😀")
@@ -214,16 +206,6 @@ async def test_engine_failure_is_told_and_ends_the_voice(bus: Bus) -> None:
         assert (await stage.events.get()).turn_started.turn == 1
         failed = (await stage.events.get()).turn_failed
         assert (failed.code, failed.message) == ("UNAVAILABLE", "no power")
-
-
-async def test_two_sessions_do_not_hear_each_other(bus: Bus) -> None:
-    async with attached(bus, "left") as left, attached(bus, "right") as right:
-        await left.say(1, "one two three.")
-        await right.say(1, "one.")
-        samples = [
-            sum(len(chunk.pcm) for chunk in await stage.turn_voice(1)) for stage in (left, right)
-        ]
-        assert samples[0] == 3 * samples[1]
 
 
 def test_a_turn_is_hurried_while_that_can_save_its_voice_from_breaking_off() -> None:
