@@ -69,8 +69,3 @@ def test_unknown_flag_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         load("--threds", "2")
     assert exit_info.value.code == 2
     assert "--threds" in capsys.readouterr().err
-
-
-def test_settings_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="frozen"):
-        load().threads = 8  # type: ignore[misc]
