@@ -5,12 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from playwright.async_api import Browser, Page
 
-from tests.browser.conftest import fresh_page
-from tests.browser.stub_gateway import StubGateway
 from tests.browser.tape import Tape, begun_s, best_lag_s
-from tests.browser.test_conversation import RECORDER
 
 RATE_HZ = 48_000
 
@@ -63,27 +59,3 @@ def test_sound_that_stood_still_is_not_taken_for_messages_that_came_late() -> No
     tape = Tape([], np.empty(0), [], level, RATE_HZ, begun)
     assert tape.loudness(np.array([6.9, 7.5])) == pytest.approx([0.1, 0.2])
     assert tape.speech_span_s()[1] == pytest.approx(9.4, abs=0.06)
-
-
-@pytest.mark.asyncio(loop_scope="session")
-@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
-async def test_recorder_keeps_pictures_and_sound(
-    browser: Browser, stub: StubGateway, transport: str
-) -> None:
-    async with fresh_page(browser, bypass_csp=True) as page:
-        tape = await record(page, stub, transport)
-    assert tape.pictures[0].shape == (256, 256, 3)
-    assert "speaking" in tape.states
-    assert np.ptp(tape.shown_s) == pytest.approx(len(tape.sound) / RATE_HZ, abs=1.5)
-    if transport == "websocket":  # the stub's WebRTC is silent
-        assert np.sqrt(np.mean(tape.sound**2)) > 0.03
-
-
-async def record(page: Page, stub: StubGateway, transport: str) -> Tape:
-    await page.goto(f"{stub.url}/?transport={transport}")
-    await page.click("#start-type")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
-    stub.push({"type": "state", "state": "speaking"})
-    await page.evaluate(RECORDER)
-    await page.wait_for_function("recorder.pictures.length >= 20 && recorder.samples > 48000")
-    return Tape.from_page(await page.evaluate("recorder.stop()"))
