@@ -3,7 +3,6 @@ import asyncio
 import numpy as np
 import pytest
 
-from tests.fakes import ManualClock
 from visavis.serving.errors import BusError, InvalidInputError
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
@@ -139,10 +138,3 @@ async def test_survives_a_restart_of_the_server(tmp_path) -> None:
 async def test_no_server_is_a_clear_error() -> None:
     with pytest.raises(BusError, match=r"nats://127\.0\.0\.1:1\b"):
         await Bus.connect("nats://127.0.0.1:1", name="test")
-
-
-def test_manual_clock_stands_still() -> None:
-    clock = ManualClock(5.0)
-    assert clock.now() == clock.now() == 5.0
-    clock.advance(0.25)
-    assert clock.now() == 5.25
