@@ -1,4 +1,4 @@
-"""Known answers and the welcome phrase with the real stack."""
+"""Known answers with the real stack."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, WELCOME
+from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION
 from tests.stack.conftest import Ears, likeness, spoken
 from tests.stack.test_conversation import answer_of, recorded_answer, until_turn
 from visavis.client import MIC_RATE_HZ, GatewayClient
@@ -61,16 +61,3 @@ async def test_a_known_question_spoken_is_answered_from_the_cache(
         record = (await gateway.call("GET", f"/v1/sessions/{session.id}/turns/{turn}")).json()
         assert record["answered_by"] == "cache"
         assert record["voice_to_voice_ms"] > 0
-
-
-async def test_the_avatar_greets_whoever_comes(
-    gateway: GatewayClient, ears: Ears, tmp_path: Path
-) -> None:
-    async with gateway.session(language="en", welcome=True) as session:
-        await gateway.call("POST", f"/v1/sessions/{session.id}/recording", json={"scope": "turn"})
-        events = await until_turn(session, "finished")
-        assert answer_of(events) == WELCOME
-        path = tmp_path / "welcome.mp4"
-        path.write_bytes(await session.recording())
-    heard = await ears.transcribe(read_mono(path, MIC_RATE_HZ).tobytes(), "en")
-    assert likeness(heard, WELCOME) > 0.85

@@ -96,27 +96,6 @@ async def test_an_answer_that_was_prepared_for_nothing_leaves_no_trace(
         assert answer_of(await until_turn(session, "finished")).strip()
 
 
-async def test_a_question_that_goes_on_is_one_question(
-    gateway: GatewayClient, bus: Bus, spy: Bus
-) -> None:
-    async with gateway.session(language="en") as session:
-        visitor = Hearsay(bus, spy, session.id)
-        await asyncio.sleep(0.2)  # it listens
-        await visitor.tell(E.SPEECH_STARTED)
-        await visitor.tell(E.FINAL, "What is the capital of France.")
-        await visitor.tell(E.SPEECH_STARTED, utterance=2)
-        await visitor.tell(E.PARTIAL, "and of", utterance=2)
-        await visitor.tell(E.FINAL, "and of Italy?", utterance=2)
-        events = await until_turn(session, "finished")
-        records = (await gateway.call("GET", f"/v1/sessions/{session.id}/turns")).json()
-    assert [(e["turn"], e["event"]) for e in events if e["type"] == "turn"] == [
-        (1, "opened"), (1, "replaced"), (3, "opened"), (3, "speaking"), (3, "finished"),
-    ]  # fmt: skip
-    captions = {e["utterance"]: e["text"] for e in events if e["type"] == "transcript"}
-    assert captions == {1: "What is the capital of France, and of Italy?"}
-    assert [(r["turn"], r["transcript"]) for r in records] == [(3, captions[1])]
-
-
 async def test_a_listener_s_word_holds_the_answer_up_and_takes_nothing_from_it(
     gateway: GatewayClient, bus: Bus, spy: Bus, ears: Ears, tmp_path: Path
 ) -> None:

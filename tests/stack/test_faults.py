@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -140,18 +139,6 @@ async def test_the_bus_comes_back_where_no_log_can_be_written(
         assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
-async def test_client_that_vanishes_frees_everything(gateway: GatewayClient) -> None:
-    """Sockets cut without a word in the middle of an answer."""
-    await all_services_free(gateway)
-    created = (await gateway.call("POST", "/v1/sessions", json={})).json()
-    media = await gateway.connect(f"/v1/sessions/{created['id']}/media?role=speaker")
-    await gateway.call("POST", f"/v1/sessions/{created['id']}/text", json={"text": LONG})
-    await media.recv()
-    media.transport.abort()
-    await gateway.call("DELETE", f"/v1/sessions/{created['id']}")
-    await all_services_free(gateway)
-
-
 async def test_of_fifty_texts_at_once_the_last_is_answered(gateway: GatewayClient) -> None:
     await all_services_free(gateway)
     async with gateway.session(language="en") as session:
@@ -162,56 +149,8 @@ async def test_of_fifty_texts_at_once_the_last_is_answered(gateway: GatewayClien
         assert answer_of(events).strip()
 
 
-async def test_long_and_strange_texts(gateway: GatewayClient) -> None:
+async def test_strange_signs_do_not_fail_a_turn(gateway: GatewayClient) -> None:
     async with gateway.session(language="en") as session:
-        with pytest.raises(GatewayError, match="text"):
-            await session.ask("word " * 20_000)
-        with pytest.raises(GatewayError):
-            await session.ask("")
         await session.ask("Say hi \0\x1b[31m 👩‍🚀🎉 ‮ to \u200b me")
         events = await until_turn(session, "finished", "failed")
         assert events[-1]["event"] == "finished"
-
-
-@pytest.mark.parametrize(
-    ("path", "method", "status"),
-    [
-        ("/v1/sessions/none", "GET", 404),
-        ("/v1/sessions/none/text", "POST", 404),
-        ("/v1/sessions/none/recording.mp4", "GET", 404),
-        ("/v1/avatars/none/portrait.jpg", "GET", 404),
-        ("/v1/nothing", "GET", 404),
-    ],
-)
-async def test_unknown_names_are_told(
-    fragile: RunningStack, path: str, method: str, status: int
-) -> None:
-    async with httpx.AsyncClient(base_url=fragile.url, trust_env=False) as client:
-        answer = await client.request(
-            method, path, json={"text": "x"} if method == "POST" else None
-        )
-    assert answer.status_code == status
-    assert answer.json()["error"]["message"]
-
-
-async def test_bad_session_options_are_named(gateway: GatewayClient) -> None:
-    for options, named in (
-        ({"language": "klingon!"}, "language"),
-        ({"voice": "nobody"}, "nobody"),
-        ({"avatar": "nobody"}, "nobody"),
-    ):
-        with pytest.raises(GatewayError, match=named):
-            async with gateway.session(**options):
-                pass
-
-
-async def test_uploads_that_are_no_portrait(gateway: GatewayClient, tmp_path: Path) -> None:
-    bomb = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\1\0\0\0\1\0\0\x08\2\0\0\0" + b"\0" * 64
-    for photo, reason in ((b"not an image", "picture"), (bomb, "pixel"), (b"", "empty")):
-        with pytest.raises(GatewayError, match=reason):
-            await gateway.call(
-                "POST",
-                "/v1/avatars",
-                data={"name": "test", "likeness": "nobody", "agreed_to": "nothing"},
-                files={"photo": ("a.png", photo, "image/png")},
-            )
