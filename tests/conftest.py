@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ from visavis.bundles.store import bundle_path, profile
 from visavis.serving.errors import ModelStoreError
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
+from visavis.wire.permissions import Login, User, users_config
+
+PASSWORDS = {user: secrets.token_hex(16) for user in User}
 
 
 def pytest_configure() -> None:
@@ -37,6 +42,20 @@ async def bus(nats_server: NatsServer) -> AsyncIterator[Bus]:
     connection = await Bus.connect(nats_server.url, name="test")
     yield connection
     await connection.close()
+
+
+@contextmanager
+def server_with_users(folder: Path) -> Iterator[NatsServer]:
+    """A real nats-server that lets in the users of `PASSWORDS` alone, and keeps things."""
+    server = NatsServer(folder)
+    server.process.storage, server.process.users = folder / "kept", folder / "bus.conf"
+    server.process.users.write_text(users_config(PASSWORDS))
+    with server:
+        yield server
+
+
+async def connected(server: NatsServer, user: User) -> Bus:
+    return await Bus.connect(server.url, name="test", login=Login(user, PASSWORDS[user]))
 
 
 @pytest.fixture(scope="session")

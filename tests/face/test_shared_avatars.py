@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import grpc
 import pytest
 from nats.js.object_store import ObjectStore
 
+from tests.conftest import connected, server_with_users
 from tests.face.made_head import bundle_files, zipped
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
@@ -22,24 +22,14 @@ from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
 from visavis.wire.bucket import Bucket, digest_of, make_buckets
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import BUCKETS, Login, User, users_config
+from visavis.wire.permissions import BUCKETS, User
 from visavis.wire.subjects import AVATARS
-
-PASSWORDS = {user: secrets.token_urlsafe(16) for user in User}
 
 
 @pytest.fixture
 def keeping(tmp_path: Path) -> Iterator[NatsServer]:
-    """A server with JetStream, with users."""
-    server = NatsServer(tmp_path)
-    server.process.storage, server.process.users = tmp_path / "storage", tmp_path / "users.conf"
-    server.process.users.write_text(users_config(PASSWORDS))
-    with server:
+    with server_with_users(tmp_path) as server:
         yield server
-
-
-async def connected(server: NatsServer, user: User) -> Bus:
-    return await Bus.connect(server.url, name="test", login=Login(user, PASSWORDS[user]))
 
 
 @pytest.fixture

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import nats.errors
 import pytest
 
+from tests.conftest import PASSWORDS, connected, server_with_users
 from visavis.serving.discovery import Registration, discover
 from visavis.serving.errors import BusError
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bucket import Bucket
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import BUCKETS, PROCESSES, Login, User, users_config
+from visavis.wire.permissions import BUCKETS, PROCESSES, Login, User
 from visavis.wire.subjects import Kind
 
 STAGES = ("asr", "llm", "tts", "face")
@@ -77,18 +76,9 @@ def subjects() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
     return {s: (frozenset(says), frozenset(hears)) for s, (says, hears) in table.items()}
 
 
-PASSWORDS = {user: secrets.token_hex(16) for user in User}
-
-
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    """A server that lets in the users alone, and keeps things."""
-    folder: Path = tmp_path_factory.mktemp("closed")
-    server = NatsServer(folder)
-    server.process.storage = folder / "kept"
-    server.process.users = folder / "bus.conf"
-    server.process.users.write_text(users_config(PASSWORDS))
-    with server:
+    with server_with_users(tmp_path_factory.mktemp("closed")) as server:
         yield server
 
 
@@ -107,10 +97,6 @@ class Visitor:
             self.refused.add(found[2])
 
         bus.client._error_cb = refuse
-
-
-async def connected(server: NatsServer, user: User) -> Bus:
-    return await Bus.connect(server.url, name="test", login=Login(user, PASSWORDS[user]))
 
 
 @pytest.fixture

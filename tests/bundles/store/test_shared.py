@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -21,6 +20,7 @@ from services.asr.settings import AsrSettings
 from services.face.settings import FaceSettings
 from services.tts.settings import TtsSettings
 from tests.bundles.families.small_voice import write_voice
+from tests.conftest import PASSWORDS, connected, server_with_users
 from visavis.bundles.making import BundleFacts, BundleOrder, write_bundle
 from visavis.bundles.piper.making import make_piper
 from visavis.bundles.store import State, bundle_path, load_manifest, verify
@@ -30,25 +30,16 @@ from visavis.tools.cli.main import app
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bucket import Bucket
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import Login, User, users_config
+from visavis.wire.permissions import User, users_config
 from visavis.wire.subjects import BUNDLES
 
-PASSWORDS = {user: secrets.token_hex(16) for user in User}
 WEIGHTS = os.urandom(700_000)  # several messages of 128 KiB
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path)
-    server.process.storage = tmp_path / "kept"
-    server.process.users = tmp_path / "bus.conf"
-    server.process.users.write_text(users_config(PASSWORDS))
-    with server:
+    with server_with_users(tmp_path) as server:
         yield server
-
-
-async def connected(server: NatsServer, user: User) -> Bus:
-    return await Bus.connect(server.url, name="test", login=Login(user, PASSWORDS[user]))
 
 
 @pytest.fixture
