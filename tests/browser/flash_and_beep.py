@@ -25,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,7 +36,7 @@ from gateway.playout.pacing import RATE_HZ
 from tests.browser.block_head import block_head
 from tests.browser.conftest import NO_CHROMIUM, WEBGL, chromium, find_chromium, fresh_page
 from tests.gateway.conftest import Rig
-from tests.gateway.doubles import FPS, VOICE_RATE_HZ, Doubles, FaceDouble, TtsDouble
+from tests.gateway.doubles import FPS, KINDS, VOICE_RATE_HZ, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone
 from visavis.v1 import face_pb2
 from visavis.wire.bus import Subscription
@@ -159,14 +160,10 @@ async def _next(voices: Subscription) -> PcmChunk | None:
     return chunk
 
 
-class SignalDoubles(Doubles):
-    kinds: ClassVar = {**Doubles.kinds, "tts": SignalTts, "face": SignalFace}
-
-
 class SignalRig(Rig):
     """A gateway that shows the test signal."""
 
-    doubles_of = SignalDoubles
+    kinds = MappingProxyType({**KINDS, "tts": SignalTts, "face": SignalFace})
 
 
 # ------------------------------------------------------------ measuring

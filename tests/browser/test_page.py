@@ -44,15 +44,14 @@ async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> No
     assert all(url.startswith((stub.url, "data:", "blob:")) for url in asked)
 
 
-async def test_webrtc_shows_the_moving_face(page: Page, stub: StubGateway) -> None:
-    await start(page, stub, "")
-    assert await body(page, "transport") == "webrtc"
-    assert await moves(page, stub)
-
-
-async def test_websocket_shows_the_moving_face(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    assert await body(page, "transport") == "websocket"
+@pytest.mark.parametrize(
+    ("query", "transport"), [("", "webrtc"), ("?transport=websocket", "websocket")]
+)
+async def test_each_transport_shows_the_moving_face(
+    page: Page, stub: StubGateway, query: str, transport: str
+) -> None:
+    await start(page, stub, query)
+    assert await body(page, "transport") == transport
     assert await moves(page, stub)
 
 

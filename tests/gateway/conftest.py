@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from gateway.edge.server import server_config
 from gateway.edge.tls import open_tls
 from gateway.peers.server import listen
 from gateway.settings import GatewaySettings
-from tests.gateway.doubles import Doubles
+from tests.gateway.doubles import KINDS, Double, Doubles
 from visavis.client import GatewayClient
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
@@ -82,7 +82,7 @@ SETTINGS: dict[str, Any] = {
 class Rig:
     """A bus, doubles and a gateway, shared by the tests of a module."""
 
-    doubles_of: type[Doubles] = Doubles
+    kinds: Mapping[str, type[Double]] = KINDS
 
     def __init__(self, folder: Path) -> None:
         self.nats = NatsServer(folder)
@@ -91,7 +91,7 @@ class Rig:
     async def start(self, **settings: Any) -> None:
         await asyncio.to_thread(self.nats.start)
         self.bus = await Bus.connect(self.nats.url, name="doubles")
-        self.doubles = self.doubles_of(self.bus)
+        self.doubles = Doubles(self.bus, self.kinds)
         await self.doubles.start()
         wanted = {"nats_url": self.nats.url, **SETTINGS, **settings}
         self.running = RunningGateway(GatewaySettings.model_validate(wanted))
@@ -113,11 +113,20 @@ class Rig:
         await asyncio.to_thread(self.nats.stop)
 
 
+@pytest.fixture(scope="module")
+def settings(request: Any) -> dict[str, Any]:
+    """Of the module's gateway, over the common ones: its SETTINGS, or what its own fixture says."""
+    settings: dict[str, Any] = getattr(request.module, "SETTINGS", {})
+    return settings
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(request: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    """Settings of the module's gateway: its SETTINGS over the common ones."""
-    rig = Rig(tmp_path_factory.mktemp("gateway"))
-    await rig.start(**getattr(request.module, "SETTINGS", {}))
+async def rig(
+    request: Any, settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Rig]:
+    """Of the module's RIG, where it has a kind of its own."""
+    rig: Rig = getattr(request.module, "RIG", Rig)(tmp_path_factory.mktemp("gateway"))
+    await rig.start(**settings)
     yield rig
     await rig.stop()
 
@@ -134,8 +143,8 @@ def doubles(rig: Rig) -> Doubles:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
-    async with GatewayClient(gateway.url) as client:
+async def client(gateway: RunningGateway, settings: dict[str, Any]) -> AsyncIterator[GatewayClient]:
+    async with GatewayClient(gateway.url, settings.get("api_key", "")) as client:
         yield client
 
 

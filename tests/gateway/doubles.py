@@ -557,10 +557,8 @@ KINDS = {"asr": AsrDouble, "llm": LlmDouble, "tts": TtsDouble, "face": FaceDoubl
 class Doubles:
     """One replica of each service; a test may start and stop more."""
 
-    kinds: Mapping[str, type[Double]] = KINDS
-
-    def __init__(self, bus: Bus) -> None:
-        self.bus = bus
+    def __init__(self, bus: Bus, kinds: Mapping[str, type[Double]] = KINDS) -> None:
+        self.bus, self._kinds = bus, kinds
         self.script, self.seen = Script(), Seen()
         self.running: dict[str, Double] = {}
         self._all: list[Double] = []
@@ -570,7 +568,7 @@ class Doubles:
         for name in names or tuple(KINDS):
             self._count += 1
             instance = f"{name}-{self._count}"
-            double = self.kinds[name](self.bus, self.script, self.seen, instance)
+            double = self._kinds[name](self.bus, self.script, self.seen, instance)
             await double.start()
             self._all.append(double)
             self.running[name] = double

@@ -1,4 +1,4 @@
-"""What a session asks of the language model beside answers."""
+"""What a session asks of the language model beside answers, and when its welcome is due."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-from gateway.answers.answering import Answering
+from gateway.answers.answering import SETTLE_S, Answering, WelcomeCue
 from gateway.talk.actions import Message, ReadAhead
 
 
@@ -34,3 +34,19 @@ async def test_while_the_model_cannot_be_told_the_newest_words_wait_alone() -> N
     assert told == ["What", "What is the capital"]
     await answering.read_ahead(ReadAhead((Message("user", "Well"),)))
     assert told[-1] == "Well"
+
+
+def test_the_welcome_is_said_once_and_not_before_the_player_has_settled() -> None:
+    cue = WelcomeCue("Hello")
+    assert cue.due(0.0, watched=False, untouched=True) == ""
+    assert cue.due(1.0, watched=True, untouched=True) == ""
+    assert cue.due(1.0 + SETTLE_S / 2, watched=False, untouched=True) == ""
+    assert cue.due(2.0, watched=True, untouched=True) == ""
+    assert cue.due(2.1 + SETTLE_S, watched=True, untouched=True) == "Hello"
+    assert cue.due(9.0, watched=True, untouched=True) == ""
+
+
+def test_a_visitor_who_speaks_first_is_not_greeted() -> None:
+    cue = WelcomeCue("Hello")
+    assert cue.due(0.0, watched=True, untouched=False) == ""
+    assert cue.due(9.0, watched=True, untouched=True) == ""

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -44,12 +45,9 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory, file: Path) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path_factory.mktemp("gateway"))
-    await rig.start(answers=file, learn_answers=True, answer_cache_dir=file.parent)
-    yield rig
-    await rig.stop()
+@pytest.fixture(scope="module")
+def settings(file: Path) -> dict[str, Any]:
+    return {"answers": file, "learn_answers": True, "answer_cache_dir": file.parent}
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="module")

@@ -20,7 +20,7 @@ from gateway.faces import live_link, vmc
 from gateway.faces.destinations import Destination, destination
 from gateway.faces.poses import REST, Pose, pose_of
 from gateway.settings import GatewaySettings
-from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.media import JAW_OPEN
 from visavis.arkit import APPLE_NAMES, ARKIT_NAMES
 from visavis.client import GatewayClient, GatewayError
@@ -191,14 +191,9 @@ async def engine() -> AsyncIterator[tuple[Engine, int]]:
     transport.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(
-    tmp_path_factory: pytest.TempPathFactory, engine: tuple[Engine, int]
-) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path_factory.mktemp("faces"))
-    await rig.start(face_outputs={"unreal": f"livelink://127.0.0.1:{engine[1]}"})
-    yield rig
-    await rig.stop()
+@pytest.fixture(scope="module")
+def settings(engine: tuple[Engine, int]) -> dict[str, Any]:
+    return {"face_outputs": {"unreal": f"livelink://127.0.0.1:{engine[1]}"}}
 
 
 async def test_a_sessions_face_goes_where_the_operator_has_said(

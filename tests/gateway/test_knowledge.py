@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from gateway.api.events import SourcesEvent, TextSource
 from gateway.knowledge.folder import Knowledge, read_folder
@@ -14,7 +12,7 @@ from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
 from gateway.knowledge.search import MOST, Search, terms
 from gateway.talk.actions import Message
 from gateway.talk.conversation import Conversation
-from tests.gateway.conftest import Rig, until
+from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_tools import TOOLS, next_call
@@ -143,12 +141,7 @@ def test_sources_of_a_prepared_answer_are_told_with_it() -> None:
 # ------------------------------------------------------------ through the API
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path_factory.mktemp("gateway"))
-    await rig.start(knowledge=Path(__file__).parents[1] / "knowledge" / "texts")
-    yield rig
-    await rig.stop()
+SETTINGS = {"knowledge": Path(__file__).parents[1] / "knowledge" / "texts"}
 
 
 @pytest.mark.asyncio(loop_scope="module")

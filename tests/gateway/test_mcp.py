@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 import uvicorn
 
 from gateway.tools.mcp_servers import McpServer, McpServers, read_servers
 from tests.fakes import MetricGrowth
 from tests.gateway import mcp_server
-from tests.gateway.conftest import Rig, until
+from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
@@ -39,17 +37,14 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("waiting") / "begun"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory, waiting: Path) -> AsyncIterator[Rig]:
-    """A gateway with a server in a process of its own, and one that cannot be started."""
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory, waiting: Path) -> dict[str, Any]:
+    """Of a gateway with a server in a process of its own, and one that cannot be started."""
     file = tmp_path_factory.mktemp("mcp") / "servers.json"
     shop = {**PROCESS, "env": {mcp_server.WAITING_FILE: str(waiting)}}
     servers = {"shop": shop, "gone": {"command": "/nowhere/at/all"}}
     file.write_text(json.dumps({"mcpServers": servers}))
-    rig = Rig(tmp_path_factory.mktemp("gateway"))
-    await rig.start(mcp=file)
-    yield rig
-    await rig.stop()
+    return {"mcp": file}
 
 
 async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, str]) -> list[str]:

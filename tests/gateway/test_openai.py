@@ -9,6 +9,7 @@ import itertools
 import json
 import wave
 from collections.abc import AsyncIterator
+from types import MappingProxyType
 from typing import Any
 
 import av
@@ -123,23 +124,18 @@ class Asr(AsrDouble):
             yield asr_pb2.StreamingRecognizeResponse(transcript=told)
 
 
-class OpenAiDoubles(Doubles):
-    kinds = {**KINDS, "llm": Llm, "tts": Tts, "asr": Asr}  # noqa: RUF012
-
-
 class OpenAiRig(Rig):
-    doubles_of = OpenAiDoubles
+    kinds = MappingProxyType({**KINDS, "llm": Llm, "tts": Tts, "asr": Asr})
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("openai")
-    file = folder / "access.toml"
+RIG = OpenAiRig
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("openai") / "access.toml"
     file.write_text(FILE)
-    rig = OpenAiRig(folder)
-    await rig.start(access_file=file, transcription_limit_mb=0.5)
-    yield rig
-    await rig.stop()
+    return {"access_file": file, "transcription_limit_mb": 0.5}
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -74,12 +74,6 @@ async def other(rig: Rig, gateway: RunningGateway, folder: Path) -> AsyncIterato
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
-    async with GatewayClient(gateway.url, KEY) as client:
-        yield client
-
-
-@pytest_asyncio.fixture(loop_scope="module")
 async def theirs(client: GatewayClient, other: RunningGateway) -> AsyncIterator[GatewaySession]:
     """A session of `other`, used through `gateway` alone."""
     async with GatewayClient(other.url, KEY) as direct:

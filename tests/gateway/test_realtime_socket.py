@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from types import MappingProxyType
 from typing import Any, Self
 
 import httpx
@@ -70,23 +71,15 @@ class Asr(AsrDouble):
         return asr_pb2.RecognizeResponse(text="What is it?", language="en")
 
 
-class RealtimeDoubles(Doubles):
-    kinds = {**KINDS, "llm": Llm, "tts": Tts, "asr": Asr}  # noqa: RUF012
+class RIG(Rig):
+    kinds = MappingProxyType({**KINDS, "llm": Llm, "tts": Tts, "asr": Asr})
 
 
-class RealtimeRig(Rig):
-    doubles_of = RealtimeDoubles
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("realtime")
-    file = folder / "access.toml"
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("realtime") / "access.toml"
     file.write_text(FILE)
-    rig = RealtimeRig(folder)
-    await rig.start(access_file=file, max_sessions=30)
-    yield rig
-    await rig.stop()
+    return {"access_file": file, "max_sessions": 30}
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -105,13 +104,9 @@ Knock = Callable[[RunningGateway, Door, str, str | None], Awaitable[int]]
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     file = tmp_path_factory.mktemp("access") / "access.toml"
     file.write_text(FILE)
-    return file
-
-
-def settings_of(file: Path) -> dict[str, Any]:
     return {
         "access_file": file,
         "token_key": TOKEN_KEY,
@@ -124,14 +119,6 @@ def settings_of(file: Path) -> dict[str, Any]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever knocks does not wait for the first segments of HLS."""
     monkeypatch.setattr("gateway.live.hls.on_demand._FIRST_WAIT_S", 0.01)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(file: Path) -> AsyncIterator[Rig]:
-    rig = Rig(file.parent)
-    await rig.start(**settings_of(file))
-    yield rig
-    await rig.stop()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -400,10 +387,10 @@ async def test_no_token_in_an_address(gateway: RunningGateway, made: dict[str, A
 
 
 async def test_sessions_keep_their_owner_and_their_tokens_in_another_gateway(
-    gateway: RunningGateway, knock: Knock, rig: Rig, file: Path
+    gateway: RunningGateway, knock: Knock, rig: Rig, settings: dict[str, Any]
 ) -> None:
-    settings = {"nats_url": rig.nats.url, **settings_of(file)}
-    leaving = RunningGateway(GatewaySettings.model_validate(settings))
+    there = {"nats_url": rig.nats.url, **settings}
+    leaving = RunningGateway(GatewaySettings.model_validate(there))
     await leaving.start()
     try:
         await gateway.inside.registry.refresh()
@@ -423,11 +410,11 @@ async def test_sessions_keep_their_owner_and_their_tokens_in_another_gateway(
 
 
 async def test_an_app_is_told_when_it_has_enough(
-    gateway: RunningGateway, rig: Rig, file: Path
+    gateway: RunningGateway, rig: Rig, settings: dict[str, Any]
 ) -> None:
     """Also of what it has at another gateway."""
-    settings = {"nats_url": rig.nats.url, **settings_of(file)}
-    other = RunningGateway(GatewaySettings.model_validate(settings))
+    there = {"nats_url": rig.nats.url, **settings}
+    other = RunningGateway(GatewaySettings.model_validate(there))
     await other.start()
     try:
         await gateway.inside.registry.refresh()

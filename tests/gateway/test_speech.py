@@ -211,3 +211,16 @@ async def test_the_sound_goes_silent_at_once(
     assert levels[count - 1] > 0
     # One tick holds the fade, what follows is silence.
     assert levels[count + 1 :] == [0] * (len(levels) - count - 1)
+
+
+async def test_asr_is_asked_for_foresight_and_what_it_tells_is_acted_upon(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        (asr,) = doubles.seen.of("asr", "config")
+        assert asr.config.recognition.foresight
+        visitor = Visitor(doubles, session)
+        await visitor.does(E.SPEECH_STARTED)
+        await visitor.does(E.PARTIAL, "How are you?", end_of_turn_probability=0.97)
+        (prompt,) = await until(lambda: doubles.seen.prompts)
+        assert prompt[-1][1] == "How are you?"

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from ipaddress import ip_network
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gateway.wyoming.events import Event, encoded, read_head, read_rest
 from gateway.wyoming.remembering import LIFE_S, MOST_CONVERSATIONS, MOST_EXCHANGES, Conversations
 from gateway.wyoming.server import WyomingServer, may_come
 from tests.gateway.conftest import Rig, RunningGateway, until
-from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
+from tests.gateway.doubles import KINDS, AsrDouble, LlmDouble, TtsDouble
 from tests.gateway.media import tone
 from visavis.serving.errors import SettingsError
 from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
@@ -88,20 +89,11 @@ class Asr(AsrDouble):
                 yield asr_pb2.StreamingRecognizeResponse(transcript=chunk)
 
 
-class WyomingDoubles(Doubles):
-    kinds = {**KINDS, "llm": Llm, "tts": Tts, "asr": Asr}  # noqa: RUF012
+class RIG(Rig):
+    kinds = MappingProxyType({**KINDS, "llm": Llm, "tts": Tts, "asr": Asr})
 
 
-class WyomingRig(Rig):
-    doubles_of = WyomingDoubles
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    rig = WyomingRig(tmp_path_factory.mktemp("wyoming"))
-    await rig.start(persona="You are the house.")
-    yield rig
-    await rig.stop()
+SETTINGS = {"persona": "You are the house."}
 
 
 class Client:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
@@ -12,7 +13,7 @@ import pytest_asyncio
 
 from gateway.edge import self_signed
 from tests.gateway.conftest import Rig, RunningGateway
-from tests.gateway.doubles import Doubles, LlmDouble
+from tests.gateway.doubles import KINDS, LlmDouble
 from tests.proxies.programs import Proxy, behind_a_proxy, needs, proxy
 from visavis.v1 import llm_pb2
 
@@ -31,12 +32,8 @@ class Pausing(LlmDouble):
         yield llm_pb2.GenerateResponse(finish_reason="stop")
 
 
-class PausingDoubles(Doubles):
-    kinds: ClassVar = {**Doubles.kinds, "llm": Pausing}
-
-
 class ProxiedRig(Rig):
-    doubles_of = PausingDoubles
+    kinds = MappingProxyType({**KINDS, "llm": Pausing})
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")

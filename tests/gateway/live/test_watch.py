@@ -32,12 +32,6 @@ SDP = {"Content-Type": "application/sdp"}
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def client(gateway: RunningGateway) -> AsyncIterator[GatewayClient]:
-    async with GatewayClient(gateway.url, KEY) as client:
-        yield client
-
-
-@pytest_asyncio.fixture(loop_scope="module")
 async def viewer(client: GatewayClient) -> AsyncIterator[httpx.AsyncClient]:
     """Somebody who may look on, in the folder of a session."""
     made = (await client.call("POST", "/v1/sessions", json={})).json()

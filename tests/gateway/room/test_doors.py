@@ -35,15 +35,11 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 WORDS = "grobnik"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    folder = tmp_path_factory.mktemp("room")
-    words = folder / "words.txt"
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    words = tmp_path_factory.mktemp("room") / "words.txt"
     words.write_text(f"{WORDS}  # nobody says so\n", encoding="utf-8")
-    rig = Rig(folder)
-    await rig.start(room_words=words)
-    yield rig
-    await rig.stop()
+    return {"room_words": words}
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -214,7 +210,8 @@ async def test_more_than_a_room_takes_is_refused_whole(
     assert int(refused.headers["Retry-After"]) >= 1
     taken = sum(answer.status_code == 200 for answer in answers)
     assert (await http.get(path)).json()["coverage"]["received"] == 100 * taken
-    await live.send(json.dumps({"type": "comments", **many}))
+    for _ in answers:  # as often: where the machine is busy some are taken again by now
+        await live.send(json.dumps({"type": "comments", **many}))
     assert (await told(live, "error"))["code"] == "over_limit"
 
 

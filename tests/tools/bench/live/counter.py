@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import av
@@ -16,7 +17,6 @@ from gateway.playout.playout import Tick
 from tests.browser.flash_and_beep import (
     EVERY_FRAMES,
     FIRST_FRAME,
-    SignalDoubles,
     SignalFace,
     SignalRig,
 )
@@ -90,14 +90,10 @@ class CounterFace(SignalFace):
             await self.bus.publish(Kind.VIDEO, video)
 
 
-class CounterDoubles(SignalDoubles):
-    kinds: ClassVar = {**SignalDoubles.kinds, "face": CounterFace}
-
-
 class CounterRig(SignalRig):
     """A gateway that shows the counter."""
 
-    doubles_of = CounterDoubles
+    kinds = MappingProxyType({**SignalRig.kinds, "face": CounterFace})
 
 
 def beep_of(number: int) -> bool:
