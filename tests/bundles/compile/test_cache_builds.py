@@ -18,7 +18,7 @@ from visavis.bundles.compile.plans.cache import PlanCache, PlanState
 from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
 from visavis.bundles.compile.plans.freshness import PlanRequest, source_digest, state_of
 from visavis.bundles.compile.survey import check_plans
-from visavis.bundles.compile.targets import PORTABLE, Target, flavour_of
+from visavis.bundles.compile.targets import PORTABLE, flavour_of
 from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
 from visavis.engine.tensorrt.bindings.messages import collecting
@@ -83,21 +83,6 @@ def test_a_second_build_costs_nothing(
     assert first.cached.record.layers["MATRIX_MULTIPLY FLOAT"] == 1
 
 
-def test_force_builds_again(builder: PlanBuilder, graphs: Graphs, request_: PlanRequest) -> None:
-    builder.build(request_)
-    assert builder.build(request_, force=True).compiled
-    assert graphs.made == 2
-
-
-def test_a_damaged_plan_is_built_again(builder: PlanBuilder, request_: PlanRequest) -> None:
-    cached = builder.build(request_).cached
-    cached.path.write_bytes(b"junk")
-    assert builder.cached(request_) is None
-    rebuilt = builder.build(request_)
-    assert rebuilt.compiled
-    assert rebuilt.cached.read() != b"junk"
-
-
 def test_the_same_graph_of_a_changed_bundle_is_not_compiled_again(
     builder: PlanBuilder, graphs: Graphs, request_: PlanRequest
 ) -> None:
@@ -107,28 +92,6 @@ def test_the_same_graph_of_a_changed_bundle_is_not_compiled_again(
     assert not builder.build(request_).compiled
     assert builder.cached(request_) is not None
     assert graphs.made == 2
-
-
-def test_another_graph_is_compiled(
-    builder: PlanBuilder, graphs: Graphs, cache: PlanCache, request_: PlanRequest
-) -> None:
-    old = builder.build(request_).cached
-    graphs.content = small_graphs.linear(weight=2.0)
-    (request_.folder / RECORD_NAME).write_text("other weights")
-    assert builder.build(request_).compiled
-    assert not old.path.exists()
-    assert len(list(cache.entries())) == 1
-
-
-def test_each_target_has_its_plan(
-    trt: Any, builder: PlanBuilder, cache: PlanCache, graphs: Graphs, request_: PlanRequest
-) -> None:
-    ada = PlanBuilder(trt, Target("sm_89", ("SM89",)), cache, make_graph=graphs)
-    builder.build(request_)
-    assert ada.cached(request_) is None
-    assert ada.build(request_).compiled
-    assert builder.cached(request_) is not None
-    assert len(list(cache.entries())) == 2
 
 
 def test_a_cancelled_build_leaves_nothing(

@@ -105,11 +105,6 @@ def test_what_is_wrong_is_said(
     assert re.search(told, str(result.exception)), result.exception
 
 
-def test_a_device_and_a_target_exclude_each_other(engine: Engine) -> None:
-    result = engine(*BUILD, "--device", "cuda:0", "--target", "sm_89", fails=PlanError)
-    assert "either a device or a target" in str(result.exception)
-
-
 def test_a_bundle_that_is_not_pulled_is_named(engine: Engine) -> None:
     result = engine("build", "far-net", "--flavour", "rtx", fails=ModelStoreError)
     assert "visavis models pull far-net" in str(result.exception)

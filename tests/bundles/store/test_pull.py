@@ -239,14 +239,6 @@ def test_repair_downloads_only_what_is_damaged(store: Store) -> None:
     assert (pulled.path / "b").read_bytes() == BIG
 
 
-def test_unknown_names_are_answered_with_near_ones(store: Store) -> None:
-    store.declare("moonshine-tiny", [file_of("a", b"a", pypi("ear", "a"))])
-    with pytest.raises(ModelStoreError, match="Did you mean moonshine-tiny"):
-        store.pull("monshine-tiny")
-    with pytest.raises(ModelStoreError, match="not pulled: run `visavis models pull moonshine"):
-        bundle_path("moonshine-tiny", store.models, catalog=store.catalog)
-
-
 def test_two_pulls_at_once_download_once(store: Store) -> None:
     hosted = store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": BIG}))
     hosted.gate = threading.Event()
