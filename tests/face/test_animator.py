@@ -198,6 +198,7 @@ def test_idle_to_speech_to_idle_without_a_jump() -> None:
     spoken = [f for f in viewer.frames if f.turn == 1]
     assert [f.index for f in spoken] == list(range(SENTENCE_FRAMES))
     assert [f.last for f in spoken] == [False] * (SENTENCE_FRAMES - 1) + [True]
+    assert [f.restart for f in spoken] == [True] + [False] * (SENTENCE_FRAMES - 1)
     assert max(mouth(f) for f in spoken) == 1.0
     assert viewer.shown[-1].live and mouth(viewer.shown[-1]) == 0
     assert_smooth(viewer.poses())
@@ -301,16 +302,6 @@ def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> Non
     viewer.run(4.0)
     lives = [i for i, f in enumerate(viewer.frames) if f.live]
     assert min(lives) == SENTENCE_FRAMES
-
-
-def test_the_first_picture_of_a_turn_stands_alone() -> None:
-    viewer = Viewer(Animator(seed=1))
-    viewer.run(1.0)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
-    viewer.run(1.0)
-    spoken = [f for f in viewer.frames if not f.live]
-    assert [f.restart for f in spoken] == [True] + [False] * (len(spoken) - 1)
 
 
 def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
