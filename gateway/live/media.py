@@ -7,6 +7,7 @@ from typing import Any
 
 import av
 
+from gateway.playout.pacing import to_video_clock
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import (
     ParameterSets,
@@ -49,11 +50,15 @@ class LivePicture:
 
 @dataclass(frozen=True, slots=True)
 class LiveTick:
-    """What leaves in one step, for everybody who is live. sound_config: AudioSpecificConfig."""
+    """What leaves in one step, for everybody who is live. sound_config: AudioSpecificConfig.
+
+    until: where the step ends, on the pictures' clock.
+    """
 
     pictures: tuple[LivePicture, ...]
     sound: tuple[AacPacket, ...]
     sound_config: bytes
+    until: int
     opus: tuple[av.Packet[Any], ...] = ()
     """Where somebody wants it, in media time."""
 
@@ -85,7 +90,8 @@ class LiveMedia:
                 pictures.append(live)
         sound = self._sound.encode(tick.pcm, silent=tick.silent)
         packets = self._in_opus(tick) if opus else ()
-        return LiveTick(tuple(pictures), tuple(sound), self._sound.config, packets)
+        until = to_video_clock(tick.start_samples + len(tick.pcm))
+        return LiveTick(tuple(pictures), tuple(sound), self._sound.config, until, packets)
 
     def _in_opus(self, tick: Tick) -> tuple[av.Packet[Any], ...]:
         self._opus = self._opus or OpusEncoder()

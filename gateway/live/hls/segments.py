@@ -2,7 +2,8 @@
 
 Pure: media comes as it leaves, with the wall clock of its tick. Only the newest segments are kept.
 A segment begins with a key frame; where none has come in time it begins without one, so that none
-is longer than the playlist promises.
+is longer than the playlist promises. Where no picture comes at all, sound goes on under the last
+key frame, until there is another one.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from gateway.live.media import CHANNELS, LivePicture, LiveTick, PictureFormat
@@ -28,6 +29,8 @@ TARGET_S = 1
 """What the playlist promises: no segment lasts longer, rounded to whole seconds."""
 _SHORTEST = VIDEO_HZ * 8 // 10
 _LONGEST = VIDEO_HZ * 144 // 100
+# A picture that is so late yet is shown from where it was due; one that is later has a stand-in.
+_LATE = VIDEO_HZ * 8 // 10
 LISTED = 6
 _AAC_LC = "mp4a.40.2"
 # Numbers are small enough for players that count with 32 bits.
@@ -65,8 +68,12 @@ class Segmenter:
         self._inits: dict[int, bytes] = {}
         self._format: tuple[PictureFormat, bytes] | None = None
         self._pictures: list[LivePicture] = []
+        self._keyframe: LivePicture | None = None
+        self._stands_in = False
+        """The last key frame is shown again, on which no other picture can follow."""
         self._sound: deque[AacPacket] = deque()
         self._begins_s = 0.0
+        self._until = 0
         first = max(0, int(_MOST_A_SECOND * (since_s - _NUMBERED_SINCE_S)))
         self._numbers = self._versions = first
         self._sequence = 0
@@ -81,9 +88,9 @@ class Segmenter:
     @property
     def wants_keyframe(self) -> bool:
         """Whether the next segment waits for one."""
-        if not self._pictures:
+        if not self._pictures or self._stands_in:
             return True
-        return self._pictures[-1].time - self._pictures[0].time >= _SHORTEST
+        return self._until - self._pictures[0].time >= _SHORTEST
 
     def restart(self) -> None:
         """What comes next does not go on from what was."""
@@ -92,6 +99,7 @@ class Segmenter:
         self._inits.clear()
         self._pictures.clear()
         self._sound.clear()
+        self._keyframe, self._stands_in = None, False
         self._format, self._broken = None, self._numbers > 0
 
     def take(self, live: LiveTick, now_s: float) -> bool:
@@ -102,6 +110,9 @@ class Segmenter:
         before = self._numbers
         for picture in live.pictures:
             self._take_picture(picture, live.sound_config, now_s)
+        self._until = live.until
+        while self._pictures and self._until - self._pictures[0].time > _LONGEST + _LATE:
+            self._stand_in()
         return self._numbers > before
 
     def payload(self, number: int) -> bytes | None:
@@ -153,21 +164,34 @@ class Segmenter:
     # ------------------------------------------------------------ inside
 
     def _take_picture(self, picture: LivePicture, config: bytes, now_s: float) -> None:
-        if not self._pictures and not picture.keyframe:
+        if not picture.keyframe and (not self._pictures or self._stands_in):
             return  # nobody could decode it
+        time = picture.time
         if self._pictures:
-            lasts = picture.time - self._pictures[0].time
+            begins = self._pictures[0].time
             changed = self._format != (picture.format, config)
-            if changed or lasts >= (_SHORTEST if picture.keyframe else _LONGEST):
-                self._cut(picture.time)
+            if changed or time - begins >= (_SHORTEST if picture.keyframe else _LONGEST):
+                time = min(time, begins + _LONGEST)
+                self._cut(time)
         if self._format != (picture.format, config):
             self._begin_format(picture.format, config)
         if not self._pictures:
-            self._begins_s = now_s
+            self._begins_s = now_s - (picture.time - time) / VIDEO_HZ
             if self._sequence == 0 or self._broken:
                 # Of the sound before the first picture there is nothing to see.
-                self._drop_sound(to_samples(picture.time))
-        self._pictures.append(picture)
+                self._drop_sound(to_samples(time))
+        self._pictures.append(replace(picture, time=time))
+        if picture.keyframe:
+            self._keyframe, self._stands_in = picture, False
+
+    def _stand_in(self) -> None:
+        """No picture has come for long: a segment ends, and another begins without waiting."""
+        assert self._keyframe is not None
+        end = self._pictures[0].time + _LONGEST
+        self._cut(end)
+        self._begins_s += _LONGEST / VIDEO_HZ
+        self._pictures.append(replace(self._keyframe, time=end))
+        self._stands_in = True
 
     def _begin_format(self, wanted: PictureFormat, config: bytes) -> None:
         self._broken = self._broken or self._format is not None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from datetime import datetime
 
 import numpy as np
 import pytest
 
-from gateway.live.hls.segments import LISTED, Segmenter
+from gateway.live.hls.segments import LISTED, TARGET_S, Segmenter
 from gateway.live.media import LiveMedia, LiveTick
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.playout import Playout
@@ -106,6 +108,28 @@ def test_without_key_frames_no_segment_is_longer_than_promised() -> None:
     assert len(show.listed) == 2 and max(show.lengths_s) < 1.5
     with film(show.film(*show.listed)) as container:
         assert len(list(container.decode(video=0))) == pytest.approx(72, abs=1)
+
+
+@pytest.mark.parametrize("stalls_s", [0.7, 1.5, 5.0])
+@pytest.mark.parametrize("keyframes", [True, False])
+def test_where_pictures_stall_no_segment_is_longer_than_promised(
+    stalls_s: float, keyframes: bool
+) -> None:
+    show = Show()
+    show.idle(50)
+    show.run(round(stalls_s / 0.02))
+    show.idle(25, keyframes=keyframes)
+    show.idle(50)
+    assert max(show.lengths_s) < TARGET_S + 0.5
+    with film(show.film(*show.listed)) as container:
+        shown = [p.pts for p in container.decode(video=0)]
+    assert max(np.diff(shown)) < 1.5 * 90_000, "sound has pictures, wherever it is"
+    with film(show.film(*show.listed)) as container:
+        heard = [(f.pts, f.samples) for f in container.decode(audio=0)]
+    assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(heard)), "no sound is lost"
+    dates = re.findall(r"PROGRAM-DATE-TIME:(.*)", show.segmenter.playlist())
+    begun = np.diff([datetime.fromisoformat(date).timestamp() for date in dates])
+    assert begun == pytest.approx(show.lengths_s[:-1], abs=0.05)
 
 
 def test_what_is_kept_is_bounded() -> None:
