@@ -107,7 +107,7 @@ broadcasts_lost = Gauge(
 broadcasts_ended = Counter(
     "gateway_broadcasts_ended_total",
     "Targets that are not pushed to any more: stopped by somebody; refused for good; given_up "
-    "after ten minutes without a connection.",
+    "after ten minutes without a lasting connection.",
     ["protocol", "how"],
 )
 broadcast_bytes = Counter(

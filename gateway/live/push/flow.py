@@ -15,7 +15,7 @@ _RETRIES_S = (0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 # A connection that has lasted so long was a good one.
 _GOOD_S = 5.0
 GIVE_UP_S = 600.0
-"""A target that cannot be reached for so long is not tried any more."""
+"""A target that takes no stream for so long is not tried any more."""
 
 
 @dataclass(slots=True)
@@ -81,9 +81,8 @@ class Retries:
 
     def wait_s(self, lived_s: float, now_s: float) -> float | None:
         """A connection has failed after `lived_s` (0: there was none); None: it is given up."""
-        if lived_s > 0:
-            self._good_s = now_s
         if lived_s > _GOOD_S:
+            self._good_s = now_s
             self._failures = 0
         if now_s - self._good_s > GIVE_UP_S:
             return None

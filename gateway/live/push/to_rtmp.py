@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from gateway.live.media import LivePicture, LiveTick, PictureFormat
 from gateway.live.push.address import PushAddress
@@ -49,7 +50,8 @@ class RtmpPush:
         tls = self._tls
         if self._address.encrypted and tls is None:
             tls = await asyncio.to_thread(client_context)
-        self._publisher = await RtmpPublisher.open(self._address, tls)
+        with self._judged():
+            self._publisher = await RtmpPublisher.open(self._address, tls)
 
     @property
     def waiting_bytes(self) -> int:
@@ -77,8 +79,9 @@ class RtmpPush:
         either = (self._publisher.ended(), self._stalled(self._publisher))
         async with cancelled_at_last(*either) as tasks:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
+        with self._judged():
+            for task in done:
+                task.result()
 
     async def close(self) -> None:
         publisher, self._publisher = self._publisher, None
@@ -86,6 +89,16 @@ class RtmpPush:
             await publisher.close()
 
     # ------------------------------------------------------------ inside
+
+    @contextmanager
+    def _judged(self) -> Iterator[None]:
+        """What took pictures with this key refuses them until it notices that they have ended."""
+        try:
+            yield
+        except PushError as error:
+            if error.permanent and self._figures.sent_pictures:
+                raise PushError(str(error)) from None
+            raise
 
     def _send_picture(
         self, publisher: RtmpPublisher, picture: LivePicture, sound_config: bytes

@@ -13,6 +13,7 @@ import os
 import socket
 import ssl
 import struct
+import time
 
 from gateway.live.push.address import PushAddress
 from gateway.live.push.failure import PushError
@@ -33,6 +34,11 @@ _READ_BYTES = 1 << 16
 _CONTROL, _COMMANDS, _SOUND, _DATA, _PICTURES = 2, 3, 4, 5, 6
 _WAYS = {chunks.SOUND: _SOUND, chunks.PICTURE: _PICTURES, chunks.DATA: _DATA}
 _PING, _PONG = 6, 7
+# Ends of statuses that say nothing of the key or the address: it may be otherwise in a moment.
+_PASSING = (".AppShutdown", ".Closed", ".Failed", ".IdleTimeOut")
+# Who is not wanted is often not told so: the server hangs up as it sees the key, or soon after.
+_ON_TRIAL_S = 5.0
+_ASK_KEY = "is the key right, and does the platform expect the stream now?"
 
 
 class RtmpPublisher:
@@ -46,11 +52,13 @@ class RtmpPublisher:
         self._window = _WINDOW_BYTES
         self._stream = 0
         self._key = ""
+        self._publishing_since_s: float | None = None
 
     @classmethod
     async def open(cls, address: PushAddress, tls: ssl.SSLContext | None) -> RtmpPublisher:
         """Connect and begin to publish. tls: for rtmps. Raises PushError, which tells no secret."""
         writer: asyncio.StreamWriter | None = None
+        publisher: RtmpPublisher | None = None
         try:
             async with asyncio.timeout(_CONNECT_S):
                 reader, writer = await asyncio.open_connection(
@@ -69,7 +77,7 @@ class RtmpPublisher:
             if isinstance(error, PushError):
                 raise
             if isinstance(error, OSError | EOFError | ValueError):
-                raise PushError(_reason(error)) from None
+                raise PushError(publisher._why(error) if publisher else _reason(error)) from None
             raise
 
     @property
@@ -92,7 +100,7 @@ class RtmpPublisher:
             while True:
                 await self._read()
         except (OSError, EOFError, ValueError) as error:
-            raise PushError(_reason(error)) from None
+            raise PushError(self._why(error)) from None
 
     async def close(self) -> None:
         """Say that the stream is over, and close the connection. May be called again."""
@@ -153,8 +161,11 @@ class RtmpPublisher:
             raise PushError("the server has given the stream no number")
         self._stream = int(told)
         self._command("publish", 5, None, address.key, "live", stream=self._stream)
-        while True:  # a refusal ends it, see `_obey`
+        self._publishing_since_s = time.monotonic()
+        while True:  # a status that refuses ends it, see `_obey`
             for command in await self._commands():
+                if command[:2] == ["_error", 5]:
+                    raise _refusal("the stream", command)
                 if _code(command) == "NetStream.Publish.Start":
                     return
 
@@ -171,7 +182,7 @@ class RtmpPublisher:
                 if command[0] == "_result":
                     return command[-1]
                 if command[0] == "_error":
-                    raise PushError(f"the server refuses: {_code(command)}")
+                    raise _refusal("the connection", command)
 
     async def _commands(self) -> list[list[Value]]:
         """Those in what comes next."""
@@ -212,7 +223,14 @@ class RtmpPublisher:
             case chunks.COMMAND if self._stream:
                 command = decode(payload)
                 if command[:1] == ["onStatus"] and _told(command, "level") == "error":
-                    raise PushError(f"the server refuses the stream: {_code(command)}")
+                    raise _refusal("the stream", command)
+
+    def _why(self, error: Exception) -> str:
+        """Why the connection has ended."""
+        since_s, reason = self._publishing_since_s, _reason(error)
+        if since_s is None or time.monotonic() - since_s > _ON_TRIAL_S:
+            return reason
+        return f"{reason} as the stream began: {_ASK_KEY}" if _is_end(error) else reason
 
 
 _THEIR_FIRST_CHUNKS = 128
@@ -227,6 +245,17 @@ def _told(command: list[Value], name: str) -> str:
 
 def _code(command: list[Value]) -> str:
     return _told(command, "code")
+
+
+def _refusal(what: str, command: list[Value]) -> PushError:
+    code = _code(command)
+    asked = _ASK_KEY if what == "the stream" else "is the address right?"
+    permanent = not code.endswith(_PASSING)
+    return PushError(f"the server refuses {what} ({code}): {asked}", permanent=permanent)
+
+
+def _is_end(error: Exception) -> bool:
+    return isinstance(error, EOFError | ConnectionError)
 
 
 def _reason(error: Exception) -> str:

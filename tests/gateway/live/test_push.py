@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from gateway.live.push.address import allowed, parse
 from gateway.live.push.broadcasts import Broadcasts
 from gateway.live.push.failure import PushError
 from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
-from gateway.live.push.target import Phase
+from gateway.live.push.target import Phase, Target
 from gateway.live.push.to_whip import WhipPush
 from gateway.live.rtmp.amf import encode
 from gateway.live.rtmp.chunks import COMMAND, PICTURE, Message, chunked
@@ -97,22 +98,13 @@ async def test_a_server_that_takes_nothing_more_does_not_keep_its_connection(
     monkeypatch.setattr("gateway.live.rtmp.client._LINGER_S", 0.05)
 
     async def take_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"\x03" + bytes(2 * 1536))
-        await reader.readexactly(1 + 2 * 1536)
-        for asked, told in answers.items():
-            await reader.readuntil(asked)
-            writer.write(chunked(Message(COMMAND, encode(*told)), 3, 128))
+        await greet(reader, writer)
+        await answer(reader, writer, "publish", "onStatus", {"code": "NetStream.Publish.Start"})
         writer.transport.pause_reading()  # type: ignore[attr-defined]
         await over.wait()
         writer.transport.abort()
 
     over = asyncio.Event()
-    started = {"level": "status", "code": "NetStream.Publish.Start"}
-    answers = {
-        b"connect": ("_result", 1, None),
-        b"createStream": ("_result", 4, 1.0),
-        b"publish": ("onStatus", 0, started),
-    }
     server = await asyncio.start_server(take_nothing, "127.0.0.1", 0)
     async with server:
         port = server.sockets[0].getsockname()[1]
@@ -121,6 +113,70 @@ async def test_a_server_that_takes_nothing_more_does_not_keep_its_connection(
         await publisher.close()
         await until(lambda: publisher.waiting_bytes == 0)  # else it would be kept for ever
         over.set()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (
+            "NetStream.Publish.BadName",
+            r"refuses the stream \(NetStream.Publish.BadName\): is the key",
+        ),
+        ("", "closed the connection as the stream began: is the key"),
+        ("NetStream.Publish.Start", "closed the connection as the stream began: is the key"),
+    ],
+)
+async def test_a_platform_that_does_not_want_the_key_is_not_asked_for_ever(
+    code: str, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.live.push.flow._RETRIES_S", (0.0,))
+
+    clock, asked = ManualClock(), 0
+
+    async def send_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal asked
+        asked += 1
+        await greet(reader, writer)
+        if code:
+            level = "status" if code.endswith("Start") else "error"
+            await answer(reader, writer, "publish", "onStatus", {"level": level, "code": code})
+        else:
+            await reader.readuntil(b"publish")
+        writer.close()
+
+    def took_time(target: Target) -> None:
+        clock.advance(1 if target.phase is Phase.LIVE else 20)
+
+    background = Background()
+    broadcasts = Broadcasts(clock, background.run, _nothing, _nothing, took_time, list)
+    async with await asyncio.start_server(send_away, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        target = broadcasts.start(parse(f"rtmp://127.0.0.1:{port}/live", "SECRET"))
+        await until(lambda: target.over)
+        assert target.phase is Phase.FAILED and re.search(told, target.error)
+        assert "SECRET" not in target.error
+        assert asked == 1 if code.endswith("BadName") else asked > 3
+    await background.cancel_all()
+
+
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """As an RTMP server, up to where a stream is to be published."""
+    writer.write(b"\x03" + bytes(2 * 1536))
+    await reader.readexactly(1 + 2 * 1536)
+    await answer(reader, writer, "connect", "_result", None, number=1)
+    await answer(reader, writer, "createStream", "_result", 1.0, number=4)
+
+
+async def answer(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    asked: str,
+    name: str,
+    told: object,
+    number: int = 0,
+) -> None:
+    await reader.readuntil(encode(asked))
+    writer.write(chunked(Message(COMMAND, encode(name, number, None, told)), 3, 128))  # type: ignore[arg-type]
 
 
 async def test_targets_that_were_forgotten_do_not_spoil_the_end_of_the_others(
