@@ -17,7 +17,7 @@ class RoomRecord(BaseModel):
     """What a gateway needs to go on with a room that another one had.
 
     Gifts that were not thanked yet stay behind, and how many asked the same: of what waits, the
-    newest comment of each goes along.
+    newest comment of each goes along. What an older gateway does not tell has a default.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -31,19 +31,27 @@ class RoomRecord(BaseModel):
     answered: list[tuple[float, str]]
     """How long ago in seconds, and what."""
     outcomes: dict[Outcome, int]
+    to_say: list[str] = []
+    """By the operator, before anything else."""
+    seen: list[tuple[str, str]] = []
+    """Platforms and ids of what has come last, and is not taken again."""
 
 
 def record_of(room: Room, unix_s: float) -> dict[str, Any]:
     """unix_s: now, in seconds since 1970."""
     selection, now = room.host.selection, room.now
+    waiting = [entry.comment for entry in room.host.unanswered(now)]
+    ids = {(comment.platform, comment.id) for comment in waiting}
     record = RoomRecord(
         wanted=room.wanted.model_dump(mode="json", context=schemas.WITH_SECRETS),
         paused=room.host.paused,
         blocked_words=room.blocked_words,
         banned=selection.banned,
-        waiting=[_sent(entry.comment, now, unix_s) for entry in selection.waiting(now)],
+        waiting=[_sent(comment, now, unix_s) for comment in waiting],
         answered=selection.answered(now),
         outcomes=dict(selection.outcomes),
+        to_say=room.host.unsaid,
+        seen=[key for key in selection.seen if key not in ids],
     )
     return record.model_dump(mode="json")
 
@@ -85,7 +93,9 @@ async def carry_on(room: Room, record: RoomRecord) -> None:
     room.host.paused = record.paused
     for author, name in record.banned.items():
         selection.ban(author, name)
-    selection.carry_on(record.outcomes, record.answered, now)
+    selection.carry_on(record.outcomes, record.answered, record.seen, now)
+    for text in record.to_say:
+        room.host.say(text)
     await room.command(schemas.BlockCommand(type="block", words=record.blocked_words))
     now, unix_s = room.now, time.time()
     for sent in record.waiting:

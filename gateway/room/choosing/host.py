@@ -375,6 +375,24 @@ class Host:
         current = self.current
         return current if current is not None and current.turn == turn else None
 
+    # ------------------------------------------------------------ from gateway to gateway
+
+    @property
+    def unsaid(self) -> list[str]:
+        """What the operator wants said, and nobody has heard any of."""
+        ordered = [speech.text for speech in self._not_begun if speech.why is Why.OPERATOR]
+        return [*ordered, *self._to_say]
+
+    def unanswered(self, now: float) -> list[Entry]:
+        """What waits, or is chosen and was not begun; what comes first of it first."""
+        chosen = [*(speech.entry for speech in self._not_begun), self.next]
+        return [*(entry for entry in chosen if entry is not None), *self.selection.waiting(now)]
+
+    @property
+    def _not_begun(self) -> list[Speech]:
+        speeches = [speech for speech in (self.current, self._again) if speech is not None]
+        return [s for s in speeches if s.phase is Phase.ORDERED and s.stopped_for is None]
+
     # ------------------------------------------------------------ the operator
 
     def say(self, text: str) -> bool:

@@ -26,6 +26,8 @@ from gateway.room.choosing.likeness import Shape, likeness, shape_of
 from gateway.room.choosing.safety import WordList
 
 _MOST_SEEN = 20_000
+# Of those, told to another gateway in one message: more than platforms send again.
+_MOST_SEEN_TOLD = 2_000
 _MOST_ANSWERED = 200
 _MOST_AUTHORS = 5_000
 _MOST_BANNED = 5_000
@@ -121,9 +123,7 @@ class Selection:
         if comment.id and key in self._seen:
             return Outcome.REPEATED
         if comment.id:
-            self._seen[key] = None
-            if len(self._seen) > _MOST_SEEN:
-                self._seen.popitem(last=False)
+            self._see(key)
         if self.is_banned(comment):
             return Outcome.BLOCKED_AUTHOR
         name = comment.author.name.casefold()
@@ -311,19 +311,32 @@ class Selection:
         """What was answered lately: how long ago, and what."""
         return [(now - at_s, text) for at_s, text, _ in self._remembered(now)]
 
+    @property
+    def seen(self) -> list[tuple[str, str]]:
+        """Platforms and ids of what has come last."""
+        return list(self._seen)[-_MOST_SEEN_TOLD:]
+
     def carry_on(
         self,
         outcomes: Mapping[Outcome, int],
         answered: Sequence[tuple[float, str]],
+        seen: Sequence[tuple[str, str]],
         now: float,
     ) -> None:
-        """Count on from there, and answer none of these again."""
+        """Count on from there, and take or answer none of these again."""
+        for key in seen:
+            self._see(key)
         self.outcomes.update(outcomes)
         self.received += sum(outcomes.values())
         for age_s, text in answered:
             self._answered.append((now - age_s, text, shape_of(text)))
 
     # ------------------------------------------------------------ inside
+
+    def _see(self, key: tuple[str, str]) -> None:
+        self._seen[key] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
 
     def _end(self, entry: Entry, outcome: Outcome) -> None:
         self._waiting.remove(entry)

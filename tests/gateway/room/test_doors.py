@@ -276,8 +276,9 @@ async def test_an_answer_is_posted_where_the_comment_came_from(
 
 
 async def test_a_room_goes_to_another_gateway_with_its_session(
-    gateway: RunningGateway, rig: Rig
+    gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("gateway.room.room.LOOK_S", 60.0)
     leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
     await leaving.start()
     try:
@@ -289,12 +290,14 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
             await client.call("POST", path, json={"paused": True})
             room = leaving.inside.rooms.get(made.json()["id"])
             room.wanted = RoomRequest.model_validate({"blocked_words": ["x"], "twitch": twitch})
-            comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀")]
+            comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀", id="b")]
             comments += [sent("Cat", "who are you?", kind="superchat", amount=5.0)]
             await client.call("POST", f"{path}/comments", json={"comments": comments})
             block = {"type": "block", "words": ["walnuts"]}
             await client.call("POST", f"{path}/commands", json=block)
             await client.call("POST", f"{path}/commands", json={"type": "ban", "author": "app:T"})
+            say = {"type": "say", "text": "We are back in a minute."}
+            await client.call("POST", f"{path}/commands", json=say)
             told = leaving.inside.rooms.record(made.json()["id"])
             assert told is not None and told["wanted"]["twitch"]["token"] == "oauth:word"
             room.wanted = RoomRequest()
@@ -306,6 +309,9 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
                 assert live.close_code == 1012
         async with GatewayClient(gateway.url) as client:
             state = (await client.call("GET", path)).json()
+            again = await client.call("POST", f"{path}/comments", json=sent("Ben", "Hi!", id="b"))
+        assert again.json()["taken"][0]["outcome"] == "repeated"
+        assert state["to_say"] == ["We are back in a minute."]
         assert [entry["name"] for entry in state["waiting"]] == ["Cat", "Anna"]
         assert state["gifts_waiting"] == 0, "nobody is thanked twice"
         assert state["paused"] and state["blocked_words"] == ["walnuts"]
