@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import random
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -37,6 +38,8 @@ _POST_EVERY_S = 1.6
 _BITS_IN_USD = 0.01
 _ESCAPED = {":": ";", "s": " ", "\\": "\\", "r": "\r", "n": "\n"}
 _WRONG = ("Login authentication failed", "Login unsuccessful", "Improperly formatted auth")
+# Gifts to a whole community that may still be told of one by one.
+_COMMUNAL = 100
 _MEMBERS = ("sub", "resub", "subgift", "submysterygift", "giftpaidupgrade", "primepaidupgrade")
 
 
@@ -158,6 +161,7 @@ class Twitch:
         self._url = url
         self._socket: ClientConnection | None = None
         self._posting = asyncio.Lock()
+        self._communal: deque[str] = deque(maxlen=_COMMUNAL)
 
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
         """See `Adapter`."""
@@ -173,6 +177,8 @@ class Twitch:
                 async for line in self._lines(socket):
                     if line.command == "ROOMSTATE" or line.command == "366":
                         on_live()
+                    if self._is_counted(line):
+                        continue
                     for comment in told(comments_of, line, time.monotonic(), time.time()):
                         yield comment
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
@@ -209,6 +215,14 @@ class Twitch:
                     raise RefusedError(f"twitch: {line.text[:200]}")
                 else:
                     yield line
+
+    def _is_counted(self, line: Line) -> bool:
+        """Whether it tells of one of many gifts of which another line has told how many."""
+        what, origin = line.tags.get("msg-id"), line.tags.get("msg-param-origin-id")
+        if what == "submysterygift" and origin:
+            self._communal.append(origin)
+        one = what == "subgift"
+        return one and ("msg-param-community-gift-id" in line.tags or origin in self._communal)
 
     async def post(self, comment: Comment, text: str) -> None:
         """See `Adapter`."""

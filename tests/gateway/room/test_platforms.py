@@ -78,6 +78,24 @@ async def read(adapter: Adapter, count: int) -> list[Comment]:
 # ------------------------------------------------------------ Twitch
 
 
+async def test_gifts_to_a_community_are_counted_once() -> None:
+    def notice(what: str, more: str) -> str:
+        return (
+            rf"@id={more};login=ann;msg-id={what};msg-param-{more} :tmi.twitch.tv USERNOTICE #cleo"
+        )
+
+    notices = (
+        notice("submysterygift", r"origin-id=98\s6d;msg-param-mass-gift-count=5"),
+        *(notice("subgift", r"origin-id=98\s6d;msg-param-sender-count=0") for _ in range(5)),
+        notice("submysterygift", "community-gift-id=7;msg-param-mass-gift-count=2"),
+        *(notice("subgift", "community-gift-id=7") for _ in range(2)),
+        notice("subgift", r"origin-id=aa\s01"),
+    )
+    async with TwitchServer(*notices).running() as server:
+        gifts = await read(Twitch("cleo", url=server.url), 3)
+    assert [gift.count for gift in gifts] == [5, 2, 1]
+
+
 async def test_twitch_is_read_without_an_account() -> None:
     sent_ms = round(1000 * (time.time() - 5.0))
     lines = (PRIVMSG.format(ms=sent_ms), CHEER, RESUB, CLEARMSG, CLEARCHAT)
@@ -134,8 +152,8 @@ def test_lines_of_irc_are_taken_apart_whatever_stands_in_them() -> None:
     assert line.text == "text : with colons"
     for odd in ("", " ", "@", "@a", ":", "@a=\\", ":x", "PING"):
         assert twitch.parse(odd).command in ("", "PING", "A")
-    odd = twitch.parse("@bits=x;emotes=1:9-2,a-b,5;tmi-sent-ts=² :a!b PRIVMSG #c :hi")
-    (comment,) = told(twitch.comments_of, odd, 10.0, 10.0)
+    strange = twitch.parse("@bits=x;emotes=1:9-2,a-b,5;tmi-sent-ts=² :a!b PRIVMSG #c :hi")
+    (comment,) = told(twitch.comments_of, strange, 10.0, 10.0)
     assert comment.text == "hi" and comment.at_s == 10.0
     action = twitch.parse(":a!b PRIVMSG #c :\x01ACTION waves\x01")
     assert twitch.comments_of(action, 0.0, 0.0)[0].text == "waves"
