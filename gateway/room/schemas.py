@@ -91,7 +91,10 @@ class CommentIn(Strict):
     currency: str = Field(default="", max_length=8, description="Of the amount, such as USD")
     gift: Short = ""
     count: StrictInt = Field(default=1, ge=1, le=1_000_000)
-    target: Short = Field(default="", description="removed: the comment's id; empty: all by author")
+    target: Short = Field(
+        default="",
+        description="removed: the comment's id, or * for all of the platform; empty: all by author",
+    )
 
     def comment(self, now_s: float, unix_s: float) -> Comment:
         """now_s: on the room's clock; unix_s: the same moment as `at` counts."""

@@ -22,6 +22,10 @@ _WORTH_USD = {
 _UNKNOWN_WORTH_USD = 0.1
 
 
+ALL = "*"
+"""`Comment.target` of what takes back everything that a platform has brought."""
+
+
 class Kind(StrEnum):
     """What a viewer did."""
 
@@ -36,7 +40,7 @@ class Kind(StrEnum):
     ENTER = "enter"
     SHARE = "share"
     REMOVED = "removed"
-    """The platform's moderators have taken back a comment, or all of an author."""
+    """The platform's moderators have taken back a comment, all of an author, or everything."""
 
 
 class Outcome(StrEnum):
@@ -92,7 +96,7 @@ class Comment:
     """One thing that one viewer sent to a room. Times in seconds of the room's clock.
 
     amount: what it has cost, in `currency`. gift: its name, and how many. target: of what is taken
-    back, the comment's id, or "" for all by the author.
+    back, the comment's id, `ALL`, or "" for all by the author.
     """
 
     id: str

@@ -21,7 +21,7 @@ from gateway.room.choosing.cleaning import (
     is_question,
     spoken_name,
 )
-from gateway.room.choosing.comments import Comment, Kind, Outcome
+from gateway.room.choosing.comments import ALL, Comment, Kind, Outcome
 from gateway.room.choosing.likeness import Shape, likeness, shape_of
 from gateway.room.choosing.safety import WordList
 
@@ -379,5 +379,5 @@ def is_target(removal: Comment, comment: Comment) -> bool:
     if removal.kind is not Kind.REMOVED or removal.platform != comment.platform:
         return False
     if removal.target:
-        return removal.target == comment.id
-    return not removal.author.id or removal.author.id == comment.author.id
+        return removal.target in (ALL, comment.id)
+    return bool(removal.author.id) and removal.author.id == comment.author.id

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 import websockets
 from websockets.asyncio.client import ClientConnection
 
-from gateway.room.choosing.comments import Author, Comment, Kind
+from gateway.room.choosing.comments import ALL, Author, Comment, Kind
 from gateway.room.platforms.connection import (
     QUIET,
     PlatformError,
@@ -99,8 +99,9 @@ def comments_of(line: Line, now_s: float, unix_s: float) -> list[Comment]:
             nobody = Author("?", "")
             return [Comment("", "twitch", nobody, "", at_s, Kind.REMOVED, target=target)]
         case "CLEARCHAT":
-            author = Author(tags.get("target-user-id", ""), line.text)
-            return [Comment("", "twitch", author, "", at_s, Kind.REMOVED)]
+            author = Author(tags.get("target-user-id", "") or line.text, line.text)
+            target = "" if author.id else ALL
+            return [Comment("", "twitch", author, "", at_s, Kind.REMOVED, target=target)]
     return []
 
 

@@ -232,6 +232,20 @@ async def test_a_room_ends_with_its_session_or_before(
         gateway.inside.rooms.get(session)
 
 
+async def test_what_is_taken_back_without_a_name_is_not_everything(
+    http: httpx.AsyncClient, path: str
+) -> None:
+    async def waiting_after(**removed: Any) -> list[str]:
+        await http.post(f"{path}/comments", json=sent("", "", kind="removed", **removed))
+        return [entry["name"] for entry in (await http.get(path)).json()["waiting"]]
+
+    await command(http, path, type="pause")
+    await http.post(f"{path}/comments", json=sent("Anna", "How are you?", id="a"))
+    assert await waiting_after() == ["Anna"]
+    assert await waiting_after(target="*", platform="other") == ["Anna"]
+    assert await waiting_after(target="*") == []
+
+
 async def test_what_is_taken_back_while_the_session_wakes_is_not_answered(
     http: httpx.AsyncClient, path: str, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ RESUB = (
 )
 CLEARMSG = "@login=ronni;target-msg-id=c1 :tmi.twitch.tv CLEARMSG #cleo :cheer250 well done"
 CLEARCHAT = "@ban-duration=9;target-user-id=42 :tmi.twitch.tv CLEARCHAT #cleo :anna_b"
+CLEARED = "@room-id=1 :tmi.twitch.tv CLEARCHAT #cleo"
 
 
 @pytest.fixture(autouse=True)
@@ -98,9 +99,9 @@ async def test_gifts_to_a_community_are_counted_once() -> None:
 
 async def test_twitch_is_read_without_an_account() -> None:
     sent_ms = round(1000 * (time.time() - 5.0))
-    lines = (PRIVMSG.format(ms=sent_ms), CHEER, RESUB, CLEARMSG, CLEARCHAT)
+    lines = (PRIVMSG.format(ms=sent_ms), CHEER, RESUB, CLEARMSG, CLEARCHAT, CLEARED)
     async with TwitchServer(*lines).running() as server:
-        chat, cheer, member, gone, banned = await read(Twitch("Cleo", url=server.url), 5)
+        chat, cheer, member, gone, banned, cleared = await read(Twitch("Cleo", url=server.url), 6)
         assert server.heard[0] == "CAP REQ :twitch.tv/tags twitch.tv/commands"
         assert server.heard[1].startswith("NICK justinfan")
         assert "JOIN #cleo" in server.heard and not any("PASS" in h for h in server.heard)
@@ -111,6 +112,7 @@ async def test_twitch_is_read_without_an_account() -> None:
     assert member.kind is Kind.MEMBER and member.author.name == "ronni"
     assert (gone.kind, gone.target) == (Kind.REMOVED, "c1")
     assert (banned.kind, banned.author.id, banned.target) == (Kind.REMOVED, "42", "")
+    assert (cleared.kind, cleared.target) == (Kind.REMOVED, "*")
 
 
 async def test_twitch_is_answered_with_an_account_and_a_ping_always() -> None:
