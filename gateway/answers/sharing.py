@@ -44,7 +44,6 @@ class SharedLessons:
         """The cache knows something new."""
         async with self._changing:
             try:
-                await self._take_up()
                 await self._put()
             except (BusError, AtCapacityError) as error:
                 self._trouble.tell(error)
@@ -78,11 +77,19 @@ class SharedLessons:
             if known and _NAME not in await self._bucket.index():
                 await self._put()
         else:
-            try:
-                self._cache.take_up(dumped.decode())
-            except ValueError as error:
-                log.warning("learned answers of other gateways are not used: %s", error)
+            self._learn(dumped)
         self._state = state
 
     async def _put(self) -> None:
-        await self._bucket.put(_NAME, self._cache.learned.dump().encode())
+        await self._bucket.change(_NAME, self._with_ours)
+
+    def _with_ours(self, dumped: bytes | None) -> bytes:
+        if dumped is not None:
+            self._learn(dumped)
+        return self._cache.learned.dump().encode()
+
+    def _learn(self, dumped: bytes) -> None:
+        try:
+            self._cache.take_up(dumped.decode())
+        except ValueError as error:
+            log.warning("learned answers of other gateways are not used: %s", error)

@@ -31,6 +31,20 @@ def knows(cache: AnswerCache, question: str = "Who are you?") -> bool:
     return cache.find(question, ADA, opening=True) is not None
 
 
+async def test_what_two_gateways_learn_at_the_same_instant_is_not_lost(tmp_path: Path) -> None:
+    asked = [f"What is {number} in Latin?" for number in range(8)]
+    nats = NatsServer(tmp_path)
+    nats.process.storage = tmp_path / "storage"
+    with nats:
+        bus = await Bus.connect(nats.url, name="test")
+        async with gateway(bus, tmp_path / "one") as one, gateway(bus, tmp_path / "two") as two:
+            both = zip(asked, (one, two) * 4, strict=True)
+            await asyncio.gather(*(cache.learn(q, "A number.", ADA) for q, cache in both))
+        async with gateway(bus, tmp_path / "three") as three:
+            await until(lambda: all(knows(three, question) for question in asked))
+        await bus.close()
+
+
 async def test_learned_answers_outlive_the_disk_of_the_bus_but_not_their_forgetting(
     tmp_path: Path,
 ) -> None:

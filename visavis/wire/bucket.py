@@ -42,6 +42,8 @@ T = TypeVar("T")
 _ASK_S, _CARRY_S = 2.0, 20.0
 """How long a question and a whole object may take."""
 _LOOK_EVERY_S = 5.0
+_ATTEMPTS = 16
+"""How often a change is tried that others are faster with; one of them gets through each time."""
 _DIGEST = "SHA-256="
 """How digests begin, and names never do."""
 _FULL = frozenset({10002, 10023, 10028, 10047, 10077})
@@ -137,19 +139,48 @@ class Bucket:
         none. Raises AlreadyExistsError then, AtCapacityError for what is too large, NoStoreError,
         BusError.
         """
-        if len(content) > self._largest_bytes:
-            raise AtCapacityError(
-                f"{name!r} has {len(content)} bytes, of which {self._largest_bytes} can be shared"
-            )
         async with self._open(_CARRY_S) as (_, store):
             if new:
                 store = await self._only_new(name)
             try:
-                return await _put_whole(store, name, _Reader(io.BytesIO(content)))
+                return await self._put_in(store, name, content)
             except nats.js.errors.APIError as error:
                 if new and error.err_code in _OTHERS_WERE_FASTER:
                     raise self._taken(name) from error
                 raise
+
+    async def change(self, name: str, change: Callable[[bytes | None], bytes]) -> None:
+        """Put what `change` makes of what is there, so that nobody's change is lost.
+
+        None is what it is given where nothing is there, or what is there is damaged or too large;
+        it is asked again where another process was faster. Raises AtCapacityError, NoStoreError,
+        BusError.
+        """
+        stream, subject = f"OBJ_{self._name}", self._record_of(name)
+        js = self._bus.client.jetstream(timeout=_ASK_S)
+        for _ in range(_ATTEMPTS):
+            async with self._open(_CARRY_S):
+                follows, found = 0, None
+                with contextlib.suppress(nats.js.errors.NotFoundError, NotWholeError):
+                    follows = (await js.get_last_msg(stream, subject)).seq or 0
+                    found = await self.get(name)
+                following = _Following(self._bus.client, subject, follows)
+                store = ObjectStore(self._name, stream, following)
+                try:
+                    await self._put_in(store, name, change(found))
+                except nats.js.errors.APIError as error:
+                    if error.err_code not in _OTHERS_WERE_FASTER:
+                        raise
+                else:
+                    return
+        raise BusError(f"{self._name}: others change {name!r} all the time")
+
+    async def _put_in(self, store: ObjectStore, name: str, content: bytes) -> str:
+        if len(content) > self._largest_bytes:
+            raise AtCapacityError(
+                f"{name!r} has {len(content)} bytes, of which {self._largest_bytes} can be shared"
+            )
+        return await _put_whole(store, name, _Reader(io.BytesIO(content)))
 
     async def _only_new(self, name: str) -> ObjectStore:
         """One that takes nothing of this name once somebody else has put it there, too.
