@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -104,6 +105,42 @@ async def test_an_answer_streams_with_its_counts() -> None:
         "top_p": 0.9,
         "seed": 7,
     }
+
+
+def refusing(*refused: str) -> Script:
+    """As OpenAI's newer models: one unknown field is told at a time."""
+
+    async def script(exchange: Exchange) -> None:
+        name = next((name for name in refused if name in exchange.body), "")
+        if not name:
+            await streaming(piece("Hi"), end(), b"data: [DONE]\n\n")(exchange)
+            return
+        message = f"Unsupported parameter: '{name}' is not supported with this model."
+        error = {"message": message, "param": name, "code": "unsupported_parameter"}
+        await exchange.reply(400, json.dumps({"error": error}).encode())
+
+    return script
+
+
+async def test_what_a_model_does_not_know_is_left_out_and_not_sent_again() -> None:
+    async with pair(refusing("max_tokens", "temperature")) as (backend, server):
+        for _ in range(2):
+            assert "".join(delta.text for delta in await answer(backend)) == "Hi"
+    assert len(server.exchanges) == 4
+    assert server.exchanges[-1].body["max_completion_tokens"] == 20
+    assert {"top_p", "seed"} < server.exchanges[-1].body.keys()
+    async with pair(refusing("max_tokens"), extra={"max_completion_tokens": 900}) as pieces:
+        await answer(pieces[0])
+    (asked,) = pieces[1].exchanges
+    assert asked.body["max_completion_tokens"] == 900
+
+
+@pytest.mark.parametrize("refused", ["model", "messages"])
+async def test_what_an_answer_needs_is_not_left_out(refused: str) -> None:
+    async with pair(refusing(refused)) as (backend, server):
+        with pytest.raises(InvalidInputError, match="Unsupported"):
+            await answer(backend)
+    assert len(server.exchanges) == 1
 
 
 async def test_bytes_cut_inside_characters_and_lines() -> None:

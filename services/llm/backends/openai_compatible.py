@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import math
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -38,6 +39,10 @@ _BOM = b"\xef\xbb\xbf"
 _BROKEN_OFF = frozenset({"abort", "aborted", "cancelled", "error", "timeout"})
 # Ours to set: an answer could not be read otherwise.
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
+# What an answer can do without where its model does not know it, as OpenAI's newer ones do not;
+# for `max_tokens` they have another name.
+_DISPENSABLE = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
+_UNSUPPORTED = re.compile(r"unsupported|not support", re.IGNORECASE)
 # No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
 # and a half tokens a character. Estimates from above only shorten old history.
 _ASCII_CHARS_PER_TOKEN = 3.0
@@ -78,6 +83,8 @@ class OpenAiCompatibleBackend:
         self._url = _base_url(url)
         self._read_timeout_s = read_timeout_s
         self._extra = _checked_extra(extra or {})
+        self._not_taken: set[str] = set()
+        """Fields that the server has refused, and is not sent any more."""
         self._client = httpx.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
@@ -133,16 +140,24 @@ class OpenAiCompatibleBackend:
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
         """Raises as `TextBackend.stream`: the server's status says which."""
         try:
-            async with self._client.stream(
-                "POST", f"{self._url}/chat/completions", json=self._body(request)
-            ) as answer:
-                if not answer.is_success:
-                    raise self._status_error(answer.status_code, await _error_text(answer))
-                yield Delta()
-                # Closing the generator closes the connection: the server stops then.
-                async with contextlib.aclosing(_deltas(answer)) as deltas:
-                    async for delta in deltas:
-                        yield delta
+            while True:
+                body = self._body(request)
+                async with self._client.stream(
+                    "POST", f"{self._url}/chat/completions", json=body
+                ) as answer:
+                    if answer.is_success:
+                        yield Delta()
+                        # Closing the generator closes the connection: the server stops then.
+                        async with contextlib.aclosing(_deltas(answer)) as deltas:
+                            async for delta in deltas:
+                                yield delta
+                        return
+                    text = await _error_text(answer)
+                refused = _refused_field(text) if answer.status_code in (400, 422) else ""
+                if refused not in body or refused in self._extra:
+                    raise self._status_error(answer.status_code, text)
+                log.warning("%s takes no %s for %s", self._url, refused, self.model)
+                self._not_taken.add(refused)
         except httpx.HTTPError as error:
             raise EngineError(self._explain(error)) from error
 
@@ -167,6 +182,10 @@ class OpenAiCompatibleBackend:
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed
+        if "max_tokens" in self._not_taken or "max_completion_tokens" in self._extra:
+            body["max_completion_tokens"] = body.pop("max_tokens")
+        for refused in self._not_taken:
+            body.pop(refused, None)
         if request.tools is not None:
             body |= request.tools.as_openai()
         return body | self._extra
@@ -335,6 +354,22 @@ def _raise_event_error(content: Any) -> None:
     code = error.get("code") if isinstance(error, dict) else None
     reason = f"the language model server failed: {_message_in(json.dumps(content))}"
     raise _by_status(code if isinstance(code, int) else 500, reason)
+
+
+def _refused_field(text: str) -> str:
+    """Which of the fields that can be left out an error says to be unknown; "": none.
+
+    OpenAI names it as `param`; who stands between may hand on the message alone.
+    """
+    message = _message_in(text)
+    if not _UNSUPPORTED.search(message):
+        return ""
+    try:
+        param = json.loads(text)["error"].get("param")
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        param = None
+    named = [param, *re.findall(r"['`\"](\w+)['`\"]", message)]
+    return next((name for name in named if name in _DISPENSABLE), "")
 
 
 def _message_in(text: str) -> str:
