@@ -71,6 +71,7 @@ class PlaceEvent(Event):
     position: int = Field(description="1: next; 0: it waits no more")
     expected_wait_s: float | None = Field(description="Absent: that cannot be told")
     message: str = Field(default="", description="Why it was refused")
+    again: bool = Field(default=False, description="Its gateway ends; ask for another place")
 
 
 class StateEvent(Event):

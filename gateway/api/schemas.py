@@ -113,6 +113,7 @@ class PlaceInfo(BaseModel):
         description="By how long other visits lasted; null: that cannot be told"
     )
     message: str = Field("", description="Of refused: why")
+    again: bool = Field(False, description="Of refused: its gateway ends; ask for another place")
 
 
 class SessionChange(Body, Change):

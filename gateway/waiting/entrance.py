@@ -178,7 +178,7 @@ class Entrance:
                 self._ended(place, "vanished")
             if self._sessions.draining:
                 for place in self._line.places():
-                    self._refuse(place, ENDING)
+                    self._refuse(place, ENDING, again=True)
             self._forget(now_s)
             self._keep_awake()
             head = self._line.head
@@ -304,7 +304,7 @@ class Entrance:
     def _standing(self, place: Place[Wish]) -> Standing:
         position = self._line.position(place)
         wait_s = self._waits(position)[-1] if position else None
-        return Standing(place.id, place.phase, position, wait_s, place.why)
+        return Standing(place.id, place.phase, position, wait_s, place.why, place.again)
 
     def _waits(self, most: int) -> list[float | None]:
         now_s = self._clock.now()
@@ -321,10 +321,10 @@ class Entrance:
             self._departures.ended(session, now_s, awaited=self._line.head is not None)
         self._waits_at_s = float("-inf")
 
-    def _refuse(self, place: Place[Wish], why: str) -> None:
+    def _refuse(self, place: Place[Wish], why: str, *, again: bool = False) -> None:
         """He is not let in. Nothing if he has left meanwhile."""
         if self._line.position(place):
-            place.why = why
+            place.why, place.again = why, again
             self._end(place, Phase.REFUSED, "refused")
 
     def _end(self, place: Place[Wish], phase: Phase, how: str) -> None:

@@ -16,7 +16,7 @@ class Phase(StrEnum):
     ADMITTED = "admitted"
     """The session is there, under the place's id."""
     REFUSED = "refused"
-    """What was asked for cannot be: no waiting would help."""
+    """What was asked for cannot be, or the gateway ends: no waiting here would help."""
     LEFT = "left"
     """The visitor has left, or has not been heard of for too long."""
 
@@ -30,6 +30,7 @@ class Standing:
     position: int
     expected_wait_s: float | None
     why: str = ""
+    again: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -48,7 +49,8 @@ class Place(Generic[Wish]):
     told: bool = False
     """He has asked since he waits no more."""
     why: str = ""
-    """Of REFUSED."""
+    again: bool = False
+    """Of REFUSED: why, and whether another gateway may let him in."""
 
 
 class Line(Generic[Wish]):

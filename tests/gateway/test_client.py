@@ -126,6 +126,37 @@ async def test_a_session_that_goes_before_it_is_followed_is_refused_in_the_gatew
                 raise AssertionError("it cannot be followed")
 
 
+@pytest.mark.parametrize(
+    "lost",
+    [
+        '404 Not Found\n{"error": {"code": "not_found", "message": "the gateway is gone"}}',
+        '200 OK\n{"id": "p-1", "state": "refused", "position": 0, "message": "", "again": true}',
+    ],
+    ids=["gone", "ending"],
+)
+async def test_a_place_in_line_that_goes_with_its_gateway_is_asked_for_anew(
+    lost: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("visavis.client.gateway._PLACE_POLL_S", 0.0)
+    token = '"token": "t", "token_expires_in_s": 900'
+    waits = '202 Accepted\n{"id": "%s", "state": "waiting", "position": %d, ' + token + "}"
+    gone = '404 Not Found\n{"error": {"code": "not_found", "message": "it is gone"}}'
+    ending = '503 X\n{"error": {"code": "at_capacity", "message": "this gateway ends"}}'
+    let_in = '200 OK\n{"id": "p-2", "state": "admitted", "position": 0, "message": ""}'
+    looked_for = [gone] if lost.startswith("404") else []
+    answers = (waits % ("p-1", 5), lost, *looked_for, ending, waits % ("p-2", 2), let_in, gone)
+    places: list[tuple[str, int]] = []
+    async with gateway_that_dies_after(*answers) as url, GatewayClient(url) as client:
+        with pytest.raises(
+            GatewayError, match="it is gone"
+        ):  # this one's doing: it cannot be followed
+            async with client.session(
+                on_place=lambda told: places.append((told["state"], told["position"]))
+            ):
+                raise AssertionError("it cannot be followed")
+    assert places == [("waiting", 5), ("waiting", 2), ("admitted", 0)]
+
+
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:
     async with GatewayClient(gateway.url, reconnect_s=0) as client, client.session() as session:
         events = session.events()

@@ -124,7 +124,15 @@ async def test_who_asks_for_what_cannot_be_is_told_so_when_his_turn_has_come(
 
     await until(lambda: gateway.inside.entrance.waiting == 0)
     told = await standing()
-    assert told["state"] == "refused" and "face" in told["message"]
+    assert told["state"] == "refused" and "face" in told["message"] and not told["again"]
+    doubles.script.refuse.clear()
+    last = await first_session(http)
+    place = (await post(http, queue=True)).json()
+    gateway.inside.sessions.leaving.set()
+    await until(lambda: gateway.inside.entrance.waiting == 0)
+    gateway.inside.sessions.leaving.clear()
+    assert (await standing())["again"], "another gateway may let him in"
+    await http.delete(f"{SESSIONS}/{last}")
 
 
 async def test_what_may_pass_costs_nobody_his_place_and_what_is_unforeseen_one_alone(

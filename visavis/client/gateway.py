@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import httpx
 import websockets
@@ -21,8 +21,14 @@ from visavis.client.errors import (
 from visavis.client.session import GatewaySession, connected
 from visavis.serving.trust import client_context
 
+T = TypeVar("T")
+
 _TIMEOUT_S = 60.0
 _PLACE_POLL_S = 0.5
+# A place that its gateway does not know, or whose token it does not, went with another gateway.
+_PLACE_GONE = ("not_found", "unauthenticated", "forbidden")
+_AWAY = ("unreachable", "unavailable", "stage_lost")
+"""What is told while a gateway is exchanged for another one."""
 # The gateway answers at once; where what it has sent was not read, its answer stands behind that.
 _CLOSE_TIMEOUT_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
@@ -125,17 +131,20 @@ class GatewayClient:
     ) -> AsyncIterator[GatewaySession]:
         """A session with `language`, `voice`, `avatar` …; deleted when the context ends.
 
-        on_place: wait in line where there is no room; told how the place stands. Without it there
-        is no waiting: GatewayError.
+        on_place: wait in line where there is no room; told how the place stands. One that goes with
+        its gateway is asked for anew. Without it there is no waiting: GatewayError.
         """
         wanted = {key: value for key, value in options.items() if value}
         if on_place is not None:
             wanted["queue"] = True
-        created = (await self.call("POST", "/v1/sessions", json=wanted)).json()
-        self._keep_token(created["id"], created)
+        created = await self._make(wanted)
         try:
-            if on_place is not None and "position" in created:
-                await self._wait_in_line(created, on_place)
+            while on_place is not None and "position" in created:
+                if await self._is_let_in(created, on_place):
+                    break
+                self._tokens.pop(created["id"], None)
+                # Who has waited already is not sent away because the next one is about to begin.
+                created = await self._patiently(lambda: self._make(wanted), "at_capacity")
             events = await connected(self, f"/v1/sessions/{created['id']}/events")
             async with contextlib.aclosing(GatewaySession(self, created["id"], events)) as session:
                 yield session
@@ -166,16 +175,54 @@ class GatewayClient:
         known = self._tokens.get(_session_in(path))
         return self.authorization if known is None else _bearer(known.token)
 
-    async def _wait_in_line(
+    async def _make(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """A session, or a place in line for one."""
+        created: dict[str, Any] = (await self.call("POST", "/v1/sessions", json=wanted)).json()
+        self._keep_token(created["id"], created)
+        return created
+
+    async def _is_let_in(
         self, place: dict[str, Any], on_place: Callable[[dict[str, Any]], None]
-    ) -> None:
+    ) -> bool:
+        """False: the place went with its gateway. Raises GatewayError where it was refused."""
+        path = f"/v1/sessions/{place['id']}"
         while place["state"] == "waiting":
             on_place(place)
             await asyncio.sleep(_PLACE_POLL_S)
-            place = (await self.call("GET", f"/v1/sessions/{place['id']}/place")).json()
+            try:
+                place = (await self._patiently(lambda: self.call("GET", f"{path}/place"))).json()
+            except GatewayError as error:
+                if error.code not in _PLACE_GONE:
+                    raise
+                return await self._is_there(path)
+        if place.get("again"):
+            return False
         on_place(place)
         if place["state"] != "admitted":
             raise GatewayError(place["state"], place["message"] or "the place was given up")
+        return True
+
+    async def _is_there(self, path: str) -> bool:
+        """Whether a session is, which may have gone on in another gateway by now."""
+        try:
+            await self._patiently(lambda: self.call("GET", path))
+        except GatewayError as error:
+            if error.code not in _PLACE_GONE:
+                raise
+            return False
+        return True
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]], *also: str) -> T:
+        """What is asked, again for a while where the gateway is away. also: codes like that."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self.reconnect_s
+        while True:
+            try:
+                return await ask()
+            except GatewayError as error:
+                if error.code not in (*_AWAY, *also) or loop.time() >= until_s:
+                    raise
+            await asyncio.sleep(_PLACE_POLL_S)
 
     def connect(self, path: str) -> websockets.connect:
         """A WebSocket of the gateway, to be entered."""

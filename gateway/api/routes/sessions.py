@@ -148,6 +148,7 @@ def place_of(standing: Standing) -> PlaceInfo:
         position=standing.position,
         expected_wait_s=None if wait_s is None else round(wait_s, 1),
         message=standing.why,
+        again=standing.again,
     )
 
 
