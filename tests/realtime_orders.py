@@ -62,7 +62,7 @@ class Orders:
         self._ids: set[str] = set()
         self._utterance = ""
         self._committed: list[str] = []
-        self._stopped = False
+        self._stopped = self._unwanted = False
         self._segments: dict[tuple[str, int], tuple[set[str], float]] = {}
         """Of each item: their ids, and when the last one begins."""
 
@@ -122,10 +122,13 @@ class Orders:
                 assert not self._utterance, "two utterances at once"
                 assert event["item_id"] not in self.items and event["audio_start_ms"] >= 0
                 self._utterance, self._stopped = event["item_id"], False
+                self._unwanted = False
             case "speech_stopped":
                 assert event["item_id"] == self._utterance and not self._stopped
                 assert event["audio_end_ms"] >= 0
                 self._stopped = True
+                if self._unwanted:  # nothing follows of it
+                    self._utterance = ""
             case "committed":
                 if self._utterance:
                     assert self._stopped, "committed while the visitor speaks"
@@ -138,6 +141,7 @@ class Orders:
                 assert event["audio_start_ms"] <= event["audio_end_ms"]
             case _:
                 assert what == "cleared"
+                self._unwanted = True
 
     def _transcription(self, what: str, event: dict[str, Any]) -> None:
         assert event["item_id"] in self.items, "a transcript of no item"

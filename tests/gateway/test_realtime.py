@@ -819,7 +819,8 @@ def test_sound_that_is_thrown_away_is_not_answered() -> None:
         to_do.EndUtterance,
     ]
     said = TranscriptEvent(utterance=1, text="Never mind.", final=True, turn=1)
-    assert talk.hear(said) == [] and isinstance(talk.done[-1], to_do.Silence)
+    assert kinds(talk.hear(said)) == ["input_audio_buffer.speech_stopped"]
+    assert isinstance(talk.done[-1], to_do.Silence) and talk.orders.quiet
 
 
 def test_silence_that_lasts_is_answered_where_the_client_wants_that() -> None:

@@ -257,7 +257,7 @@ class Hearing:
         if utterance is None or (utterance.number != news.utterance and not goes_on):
             utterance = _Utterance(news.utterance, self._new_id("item"), 0)
         if utterance.unwanted:
-            return [], False
+            return ([self._stopped(utterance)] if utterance.told else []), False
         self._utterance = utterance
         events = self.tell() if news.text else []
         self._utterance = None
@@ -265,8 +265,7 @@ class Hearing:
             events += self._forget_last()
         if not utterance.told:
             return [], False
-        stopped = {"audio_end_ms": utterance.ended_ms, "item_id": utterance.item}
-        events.append({"type": "input_audio_buffer.speech_stopped", **stopped})
+        events.append(self._stopped(utterance))
         transcription = self._config.audio.input.transcription
         item = _spoken_item(utterance.item, news.text)
         self._last = (news.utterance, item.id) if news.text else self._last
@@ -276,6 +275,10 @@ class Hearing:
             spoken = _Sound(item.id, 0, seconds)
             events += self._transcribed(spoken, news.text, utterance.passages)
         return events, bool(news.text)
+
+    def _stopped(self, utterance: _Utterance) -> Event:
+        stopped = {"audio_end_ms": utterance.ended_ms, "item_id": utterance.item}
+        return {"type": "input_audio_buffer.speech_stopped", **stopped}
 
     def _forget_last(self) -> list[Event]:
         """What was taken for all of a question is the beginning of the next item."""
