@@ -671,6 +671,48 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
 
 
+def with_a_preface(*, by_channel: bool) -> tuple[Talk, str]:
+    """A talk in which words before a tool's call are heard; the reply to the tool's result."""
+    talk = Talk({"tools": [TOOL]}, by_channel=by_channel)
+    talk.ask("How high is it?")
+    talk.say("response.create")
+    (write,) = talk.of(to_do.Write)
+    talk.hear(to_do.Written(write.reply, "Let me look."))
+    talk.begin(1)
+    talk.hear(to_do.Called(write.reply, "call_9", "look_up", "{}"), to_do.Ended(write.reply, None))
+    talk.answer(1, "Let me look.")
+    assert last(talk)["status"] == "completed" and len(last(talk)["output"]) == 2
+    output = {"type": "function_call_output", "call_id": "call_9", "output": "324 m"}
+    talk.say("conversation.item.create", item=output)
+    talk.say("response.create")
+    return talk, talk.of(to_do.Write)[-1].reply
+
+
+@pytest.mark.parametrize("by_channel", [True, False])
+def test_what_is_said_before_a_tool_is_called_is_heard_to_its_end(by_channel: bool) -> None:
+    talk, reply = with_a_preface(by_channel=by_channel)
+    before = len(talk.of(to_do.Speak))
+    talk.hear(to_do.Written(reply, "It is high."), to_do.Ended(reply, None))
+    assert len(talk.of(to_do.Speak)) == before and not talk.of(to_do.Silence)
+    talk.hear(TurnEvent(turn=1, event="finished"))
+    assert [(e.text, e.last) for e in talk.of(to_do.Speak)[before:]] == [
+        ("It is high.", False),
+        ("", True),
+    ]
+    talk.begin(2)
+    talk.answer(2, "It is high.")
+    assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
+
+
+def test_who_interrupts_what_is_said_before_a_tools_result_does_not_hear_that_either() -> None:
+    talk, reply = with_a_preface(by_channel=True)
+    talk.hear(to_do.Written(reply, "It is high."))
+    before = len(talk.of(to_do.Speak))
+    talk.hear(TurnEvent(turn=1, event="interrupted", reason="speech", heard="Let"))
+    assert len(talk.of(to_do.Speak)) == before
+    assert (last(talk)["id"], last(talk)["status"]) == (reply, "cancelled")
+
+
 def test_what_is_not_written_to_its_end_is_not_waited_for() -> None:
     talk = Talk({"tools": [TOOL]})
     talk.ask()

@@ -350,6 +350,7 @@ class Dialogue:
         by_speech = news.event == "interrupted" and news.reason == "speech"
         if by_speech or news.event == "replaced":
             effects += self._send(self._hearing.tell())
+            effects += self._stamped(self._responses.interrupted_before_it_begins())
         effects += self._send(replies.played(news))
         self._failed_just_now = news.event == "failed" and replies.of_turn(news.turn) is not None
         if news.event != "speaking":

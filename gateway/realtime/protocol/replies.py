@@ -212,7 +212,7 @@ class Replies:
         if reply is None:
             return []
         reply.usage, reply.cut = news.usage, news.cut
-        if reply.by_session and reply.turn is not None:
+        if reply.by_session and (reply.turn is not None or reply.held):
             return reply.finish_if_complete()
         if reply.message is None:
             # Calls of tools alone, or nothing at all.

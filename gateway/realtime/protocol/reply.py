@@ -64,6 +64,10 @@ class Reply:
     """It would have been longer than it may be."""
     by_session: bool = False
     """What is written for it is spoken by the session, whose text and voice count."""
+    comes_after: bool = False
+    """It goes on from what a tool has told: what was said before that is heard to its end."""
+    held: bool = False
+    """Some of it is written, and waits for that end."""
     _calls: list[tuple[str, str, str]] = field(default_factory=list)
     """That wait until what was said before them is complete."""
 
@@ -111,7 +115,8 @@ class Reply:
         """The model wants a tool of the client's. arguments: JSON, whole."""
         if not self.active:
             return []
-        spoken = self.message is not None or (self.by_session and self.turn is not None)
+        begun = self.by_session and (self.turn is not None or self.held)
+        spoken = self.message is not None or begun
         if spoken and self.asked.aloud and not self.voice_complete:
             self._calls.append((call_id, name, arguments))  # what is being said comes first
             return []

@@ -52,6 +52,8 @@ class Responses:
         self._conversation_id = new_id("conv")
         self._waiting: list[tuple[Reply, Request]] = []
         """Until what they answer has been read: as many as may be made at a time."""
+        self._held: list[Speak] = []
+        """Of one answer, until what is being heard is over."""
         self._own_voice = False
         """The session speaks one answer in another voice."""
 
@@ -128,6 +130,7 @@ class Responses:
         if request.apart:
             return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
         reply.by_session = True
+        reply.comes_after = bool(messages) and messages[-1].role == "tool"
         return [Write(reply.id, request.wanted(prompt), "session")]
 
     # ------------------------------------------------------------ the session speaks it
@@ -147,13 +150,23 @@ class Responses:
 
     def pass_on(self, news: Written | Ended) -> list[Effect]:
         """Have the session say what is written; of a reply without words it says nothing."""
-        if isinstance(news, Written):
-            return [Speak(news.reply, news.text, last=False)]
         reply = self._replies.find(news.reply)
         assert reply is not None
+        if isinstance(news, Written):
+            return self._speak(reply, news.text, last=False)
         effects = _sent(self._replies.made(news))
-        spoken = reply.turn is not None
-        return [*effects, *([Speak(news.reply, "", last=True)] if spoken else []), self.memory()]
+        spoken = reply.turn is not None or reply.held
+        ends = self._speak(reply, "", last=True) if spoken else []
+        return [*effects, *ends, self.memory()]
+
+    def _speak(self, reply: Reply, text: str, *, last: bool) -> list[Effect]:
+        piece = Speak(reply.id, text, last=last)
+        heard = reply.comes_after and reply.turn is None and self._replies.open_turn is not None
+        if not (heard or reply.held):
+            return [piece]
+        self._held = [*(self._held if reply.held else []), piece]
+        reply.held = True
+        return []
 
     def failed(self, news: Failed) -> list[Effect]:
         """What the session says of a reply will not be written to its end: it is not waited for."""
@@ -168,7 +181,18 @@ class Responses:
         if self._own_voice:
             self._own_voice = False
             effects.append(Configure(self.config))
-        return [*effects, self.memory()]
+        return [*effects, self.memory(), *self._let_go()]
+
+    def _let_go(self) -> list[Effect]:
+        """Have what was held said, if nothing else is heard by now."""
+        if self._replies.open_turn is not None:
+            return []
+        held, self._held = self._held, []
+        reply = self._replies.find(held[0].reply) if held else None
+        if reply is None:
+            return []
+        reply.held = False
+        return list(held)
 
     # ------------------------------------------------------------ one is not wanted any more
 
@@ -183,6 +207,13 @@ class Responses:
         """A voice ends what is being made."""
         reply = self._replies.current
         return [] if reply is None else self.cancel(reply, "turn_detected")
+
+    def interrupted_before_it_begins(self) -> list[Effect]:
+        """A voice ends what is heard, and with it what was to be said behind that."""
+        reply = self._replies.current
+        if reply is None or reply.turn is not None or not reply.comes_after:
+            return []
+        return self.cancel(reply, "turn_detected")
 
     def silence(self) -> list[Effect]:
         """End the turn that is open, as far as is known here."""
