@@ -75,6 +75,10 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("Yes – no.", ["Yes –", "no."]),
         ("我们8：30开门，3—5天。", ["我们8：30开门，", "3—5天。"]),
         ("他说——走。", ["他说—", "—走。"]),
+        (
+            "I think it isn&#39;t R&amp;D &amp; so; on.",
+            ["I think it isn&#39;t R&amp;D &amp; so;", "on."],
+        ),
     ],
 )
 def test_phrases(text: str, expected: list[str]) -> None:

@@ -14,7 +14,7 @@ from enum import IntEnum
 
 from services.tts.text import english, mandarin
 from services.tts.text.english import Point
-from services.tts.text.script_runs import is_han
+from services.tts.text.script_runs import ENTITY, is_han
 
 
 class Pause(IntEnum):
@@ -76,6 +76,7 @@ _RANGE = re.compile(
 )
 _DASH = re.compile(r"\s[-–](\s+\S)$")
 _LOOKED_AT = 12
+_ENTITY_END = re.compile(f"{ENTITY.pattern}$")
 _URL = re.compile(r"://|^www\.|@|[a-z0-9]\.[a-z]{2,}[/?]", re.IGNORECASE)
 _HAN_UNITS = 0.5
 _HAN_BEFORE = 2
@@ -197,7 +198,8 @@ class TextChunker:
             return self._full_stop(mark, length - 1)
         if before in _SENTENCE_ENDS and before and char.isspace():
             return length - 1, Pause.SENTENCE
-        if before and before in _CLAUSE_ENDS and not (before in ",:：" and char.isdigit()):
+        ends = before in _CLAUSE_ENDS and not self._ends_entity(mark)
+        if before and ends and not (before in ",:：" and char.isdigit()):
             waited = is_han(char) if before in ",:" else before in "：—" and not self._in_range
             if char.isspace() or waited:
                 return self._clause(length - 1)
@@ -214,9 +216,15 @@ class TextChunker:
     def _waits(self, char: str) -> bool:
         """Only the next character tells whether this one ends a clause."""
         before = self._text[-2:-1]
+        if self._ends_entity(len(self._text)):
+            return True
         if char in ":—" or (char == "：" and before.isdigit()):
             return True
         return (char == "," and before.isdigit()) or self._in_url(len(self._text) - 1)
+
+    def _ends_entity(self, position: int) -> bool:
+        """Whether what is before `position` is HTML for one sign, such as "&amp;"."""
+        return bool(_ENTITY_END.search(self._text[max(0, position - _LOOKED_AT) : position]))
 
     def _clause(self, position: int) -> tuple[int, Pause] | None:
         if self._units >= self._limits.clause_units:

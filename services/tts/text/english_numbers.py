@@ -50,6 +50,14 @@ _ENDINGS = (
 ).split()
 
 
+# That are counted by millions: "M" is the name of something where others stand behind it.
+_COUNTED = (
+    "people|users|customers|subscribers|followers|members|players|viewers|visitors|visits|views|"
+    "downloads|copies|dollars|euros|pounds|yuan|parameters|tokens|words|rows|records|requests|"
+    "messages|residents|inhabitants|jobs|homes|households|years|times|barrels|tons|tonnes|units"
+)
+
+
 def _commas(match: re.Match[str]) -> str:
     """Thousands stay; one with one or two digits behind it is a decimal point; others part."""
     number = match.group()
@@ -126,6 +134,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\d.,])\d+(?:,\d+)+(?!\d)", _commas),
     (r"\b(?:US|CA?|AU?|NZ|HK|SG?)\$(?=\d)", "$"),
     (rf"(?<![$€£¥\d.,^])(?:({_N}){_TO})?({_N}{_SCALE})\s?([$€£¥])(?!\d)", _amount),
+    (rf"(?<![\w.])({_N})M(?=\+?\s(?:{_COUNTED})\b)", r"\1 million"),
+    (rf"(?<![\w.])({_N})B(?=\+?\s(?:{_COUNTED})\b)", r"\1 billion"),
     (r"(?<=\d)\s?bn\b", " billion"),
     (r"(?<=\d)\s?tn\b", " trillion"),
     (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),

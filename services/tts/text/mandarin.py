@@ -342,6 +342,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(\d+\.\d+)/(?=\d)"), _written(r"\1，满分")),
     (re.compile(r"(?<=\d)\s+(?=\d{1,2}/\d{1,2}(?![\d/]))"), _written("又")),
     (re.compile(r"(血压\D{0,4}\d{2,3})/(?=\d{2,3})"), _written(r"\1，")),
+    (re.compile(r"(?<![\d/])24/7(?:小时)?(?![\d/])"), _written("七天二十四小时")),
     (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
     (
         re.compile(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ _TAG = re.compile(
     r"(?<!\w)</?[A-Za-z][^<>\n]{0,60}>"
     r"|</?[A-Za-z][\w-]*(?:\s+[\w:-]+\s*=\s*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'|[^\s\"'<>]+))*\s*/?>"
 )
+ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,9});")
+"""As HTML writes what it could not say otherwise; not all that look so are one."""
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
 _LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
@@ -49,6 +52,7 @@ def clean(text: str) -> str:
     text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
     text = _LINK_END.sub("", _LINK.sub(r"\1", _FENCE.sub(" ", text)))
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
+    text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
     text = _COLON.sub(":", _TIMES.sub(" × ", _FORMULA.sub(r"\1", text)))
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
