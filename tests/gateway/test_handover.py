@@ -70,6 +70,39 @@ def drain(gateway: RunningGateway, limit_s: float = 20.0) -> asyncio.Task[None]:
     return asyncio.create_task(gateway.inside.handover.leave(draining))
 
 
+async def test_an_hls_player_goes_on_where_the_session_goes(
+    leaving: RunningGateway, gateway: RunningGateway
+) -> None:
+    (session,) = await made_in(leaving, 1)
+    folder = f"/v1/sessions/{session}/hls"
+
+    async def played(door: RunningGateway, name: str) -> list[tuple[int, int, str]]:
+        """Of each segment: its number, in which part of the timeline it is, what it stands on."""
+        async with httpx.AsyncClient(base_url=door.url, trust_env=False) as http:
+            lines = (await http.get(f"{folder}/{name}")).raise_for_status().text.splitlines()
+            about = dict(line.partition(":")[::2] for line in lines)
+            part, init, found = int(about["#EXT-X-DISCONTINUITY-SEQUENCE"]), "", []
+            for line in lines:
+                part += line == "#EXT-X-DISCONTINUITY"
+                init = line.partition('"')[2].rstrip('"') or init
+                if line.startswith("segment-"):
+                    found.append((int(re.sub(r"\D", "", line[:-4])), part, init))
+            assert int(about["#EXT-X-MEDIA-SEQUENCE"]) == found[0][0]
+            for piece in (init, lines[-1]):
+                assert (await http.get(f"{folder}/{piece}")).status_code == 200
+        return found
+
+    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False) as http:
+        index = (await http.get(f"{folder}/index.m3u8")).text.split()[-1]
+    before = await played(leaving, index)
+    await drain(leaving)
+    after = await played(gateway, index)
+    assert gateway.inside.sessions.has(session)
+    assert after[0][0] > before[-1][0], "a number stands for one segment"
+    assert after[0][1] > before[-1][1], "its times do not go on from those before"
+    assert after[0][2] != before[-1][2]
+
+
 async def joined(client: GatewayClient, session: str) -> GatewaySession:
     events = await client.connect(f"/v1/sessions/{session}/events")
     return GatewaySession(client, session, events)

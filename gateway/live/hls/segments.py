@@ -75,9 +75,8 @@ class Segmenter:
         self._begins_s = 0.0
         self._until = 0
         first = max(0, int(_MOST_A_SECOND * (since_s - _NUMBERED_SINCE_S)))
-        self._numbers = self._versions = first
+        self._numbers = self._versions = self._gone_discontinuities = first
         self._sequence = 0
-        self._gone_discontinuities = 0
         self._broken = False
 
     @property
