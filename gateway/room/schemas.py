@@ -23,14 +23,13 @@ from pydantic import (
 
 from gateway.api.choices import StyleName, TypedText
 from gateway.api.events import MAX_MESSAGE_CHARACTERS, explain
-from gateway.room.choosing.comments import Author, Comment, Kind, Outcome
+from gateway.room.choosing.comments import LONGEST_PATIENCE_S, Author, Comment, Kind, Outcome
 from gateway.room.choosing.host import Phase, Why
 from gateway.room.choosing.safety import LONGEST_WORD
 from visavis.serving.errors import InvalidInputError
 
 MOST_AT_ONCE = 100
 """Comments in one request or message."""
-_OLDEST_S = 60.0
 _LONGEST_TEXT = 4000
 
 Short: TypeAlias = Annotated[str, Field(max_length=200)]
@@ -98,7 +97,7 @@ class CommentIn(Strict):
 
     def comment(self, now_s: float, unix_s: float) -> Comment:
         """now_s: on the room's clock; unix_s: the same moment as `at` counts."""
-        age_s = 0.0 if self.at is None else min(_OLDEST_S, max(0.0, unix_s - self.at))
+        age_s = 0.0 if self.at is None else min(LONGEST_PATIENCE_S, max(0.0, unix_s - self.at))
         who = self.author
         return Comment(
             self.id,
@@ -167,7 +166,7 @@ class YouTubeIn(Strict):
 class RoomRequest(Strict):
     """How a room is to be."""
 
-    answer_within_s: StrictFloat = Field(default=30.0, ge=5, le=300)
+    answer_within_s: StrictFloat = Field(default=30.0, ge=5, le=LONGEST_PATIENCE_S)
     places: StrictInt = Field(default=100, ge=1, le=1000, description="Comments that wait at most")
     per_author: StrictInt = Field(default=2, ge=1, le=100)
     longest_characters: StrictInt = Field(default=200, ge=10, le=1000)

@@ -20,6 +20,8 @@ _WORTH_USD = {
     "KRW": 0.0007,
 }
 _UNKNOWN_WORTH_USD = 0.1
+LONGEST_PATIENCE_S = 300.0
+"""No room answers a comment later than this: older ones need not be told apart."""
 
 
 ALL = "*"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
@@ -230,6 +231,19 @@ async def test_a_room_ends_with_its_session_or_before(
         assert socket.close_code == 4410
     with pytest.raises(UnknownNameError):
         gateway.inside.rooms.get(session)
+
+
+async def test_a_comment_is_as_old_as_its_sender_says(
+    http: httpx.AsyncClient, session: str
+) -> None:
+    path = f"/v1/sessions/{session}/room"
+    await http.post(path, json={"answer_within_s": 100.0, "paused": True})
+    for age_s, outcome in ((90.0, None), (110.0, "expired")):
+        comment = sent("Anna", f"Is it {age_s} s old?", at=time.time() - age_s)
+        taken = (await http.post(f"{path}/comments", json=comment)).json()["taken"]
+        assert taken[0]["outcome"] == outcome
+    (waiting,) = (await http.get(path)).json()["waiting"]
+    assert waiting["age_s"] == pytest.approx(90, abs=5)
 
 
 async def test_what_is_taken_back_without_a_name_is_not_everything(
