@@ -10,7 +10,7 @@ from fastapi import APIRouter, Body, Depends, Response, WebSocket
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import code_of, responses
 from gateway.api.sockets import SESSION_ENDED, SESSION_MOVED, accept, first_of, refuse
-from gateway.api.state import TheGateway, TheSession, gateway_of
+from gateway.api.state import Gateway, TheGateway, TheSession, gateway_of
 from gateway.room import schemas, views
 from gateway.room.room import COMMENTS_PER_S, Room
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -110,7 +110,7 @@ async def live(socket: WebSocket, session_id: str) -> None:
             message = await socket.receive()
             if message["type"] == "websocket.disconnect":
                 return
-            outbox.tell(await _obey(room, message.get("text")))
+            outbox.tell(await _obey(gateway, room, message.get("text")))
             await asyncio.sleep(0)  # others have their turn between two messages
 
     try:
@@ -120,19 +120,21 @@ async def live(socket: WebSocket, session_id: str) -> None:
         room.leave(outbox)
 
 
-async def _obey(room: Room, text: str | None) -> schemas.RoomEvent:
+async def _obey(gateway: Gateway, room: Room, text: str | None) -> schemas.RoomEvent:
     try:
         if text is None:
             raise InvalidInputError("message: binary; a room takes JSON text")
         message = schemas.parse_message(text)
-        match message:
-            case schemas.CommentsMessage():
-                _allow(room, len(message.comments))
-                return schemas.TakenEvent(taken=room.take_all(message.comments).taken)
-            case schemas.PingMessage():
-                return schemas.RoomPongEvent()
-            case _:
-                await room.command(message)
-                return schemas.DoneEvent(done=message.type)
+        await room.session.presence.stays()
+        with gateway.sessions.in_use(room.session.id):
+            match message:
+                case schemas.CommentsMessage():
+                    _allow(room, len(message.comments))
+                    return schemas.TakenEvent(taken=room.take_all(message.comments).taken)
+                case schemas.PingMessage():
+                    return schemas.RoomPongEvent()
+                case _:
+                    await room.command(message)
+                    return schemas.DoneEvent(done=message.type)
     except VisavisError as error:
         return schemas.RoomErrorEvent(code=code_of(error)[1], message=str(error))

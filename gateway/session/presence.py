@@ -80,10 +80,7 @@ class Presence:
         While it may be going to another gateway, that is waited for; DrainingError: it has gone.
         """
         self.touch()
-        while self.departure is not None:
-            await self.departure.decided.wait()
-            if self.departure is not None and self.departure.moved:
-                raise DrainingError("session: it goes on in another gateway; ask again")
+        await self.stays()
         async with self._changing:
             if self._over:
                 raise UnknownNameError("session: it has ended")
@@ -92,6 +89,13 @@ class Presence:
                     await self._stages.attach()
                 except UnknownNameError:
                     await self._stages.attach()  # its avatar is gone, and it wears another one now
+
+    async def stays(self) -> None:
+        """Returns once it is known that it goes nowhere for now. DrainingError: it has gone."""
+        while self.departure is not None:
+            await self.departure.decided.wait()
+            if self.departure is not None and self.departure.moved:
+                raise DrainingError("session: it goes on in another gateway; ask again")
 
     async def watch(self) -> None:
         """Run for as long as the session lives."""

@@ -7,6 +7,7 @@ import json
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 import pytest_asyncio
 import websockets
 
+from gateway.peers.peers import Peer, Peers
 from gateway.room.choosing.safety import WordList
 from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
@@ -345,6 +347,40 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
         assert state["paused"] and state["blocked_words"] == ["walnuts"]
         assert state["banned"] == {"app:T": ""}
         assert state["coverage"]["received"] == 3 and state["coverage"]["outcomes"] == {"empty": 1}
+    finally:
+        await leaving.stop()
+
+
+async def test_what_comes_while_a_room_is_being_handed_over_is_not_taken_here(
+    gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
+    await leaving.start()
+    tell = Peers.tell
+    try:
+        await gateway.inside.registry.refresh()
+        async with GatewayClient(leaving.url) as client:
+            made = await client.call("POST", "/v1/sessions", json={}, headers=HERE)
+            path = f"/v1/sessions/{made.json()['id']}/room"
+            await client.call("POST", path, json={"paused": True})
+            room = leaving.inside.rooms.get(made.json()["id"])
+            async with client.connect(f"{path}/live") as live:
+
+                async def slowly(peers: Peers, peer: Peer, message: dict[str, Any]) -> None:
+                    if "session" in message:
+                        late = {"type": "comments", "comments": [sent("Anna", "Hello?")]}
+                        await live.send(json.dumps(late))
+                        with suppress(TimeoutError):
+                            await until(lambda: room.host.selection.received > 0, timeout_s=0.5)
+                    await tell(peers, peer, message)
+
+                monkeypatch.setattr(Peers, "tell", slowly)
+                await leaving.inside.registry.refresh()
+                await drain(leaving)
+                with pytest.raises(websockets.ConnectionClosedError, match="1012"):
+                    while True:
+                        told = json.loads(await live.recv())
+                        assert told["type"] != "taken", "it is to be sent again"
     finally:
         await leaving.stop()
 
