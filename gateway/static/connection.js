@@ -167,7 +167,8 @@ export class Connection extends EventTarget {
       const last = await this.#waitInLine(made, signal);
       if (last.state === "admitted") return;
       this.sessionId = null;
-      if (last.state === "left" || lost === PLACES_LOST) {
+      const refused = last.state === "refused" && !last.again;
+      if (refused || last.state === "left" || lost === PLACES_LOST) {
         throw new ApiError(410, last.state, last.message || text("queue.given-up"));
       }
       await pause(FIRST_RETRY_MS, signal); // its gateway ends, or has ended: another one has a place

@@ -50,6 +50,8 @@ class Script:
     wait_s: float | None = None
     """What those who wait are told."""
     places_lost: int = 0
+    place_refused: str = ""
+    """Why; for good."""
     """The first places are lost: their gateway ends, and says so to every second of them."""
     missing: dict[str, str] = field(default_factory=dict)
     """Services that are not there yet, and why."""
@@ -275,9 +277,10 @@ class StubGateway:
         await peer.accept(subprotocol="visavis")
         with suppress(WebSocketDisconnect, RuntimeError):
             if made <= self.script.places_lost:
-                told = {**self._place(session), "state": "refused", "message": "about to end"}
-                await peer.send_json({"type": "place", **told})
-                await peer.close()
+                await self._refuse(peer, session, "about to end", again=True)
+                return
+            if self.script.place_refused:
+                await self._refuse(peer, session, self.script.place_refused, again=False)
                 return
             while self.script.ahead:
                 await peer.send_json({"type": "place", **self._place(session)})
@@ -285,6 +288,11 @@ class StubGateway:
             self._live.add(session)
             await peer.send_json({"type": "place", **self._place(session)})
             await peer.close()
+
+    async def _refuse(self, peer: WebSocket, session: str, why: str, *, again: bool) -> None:
+        told = {**self._place(session), "state": "refused", "message": why, "again": again}
+        await peer.send_json({"type": "place", **told})
+        await peer.close()
 
     async def _get(self, session: str) -> Any:
         if session not in self._live:

@@ -102,6 +102,16 @@ async def test_a_place_that_is_lost_with_its_gateway_is_asked_for_anew(
     assert len(stub.seen.sessions) == 3
 
 
+async def test_who_is_refused_for_good_does_not_stand_in_line_again(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.ahead, stub.script.place_refused = 2, "avatar: there is no 'nobody'"
+    await open_page(page, stub, "?transport=websocket")
+    await page.click("#start-type")
+    await expect(page.locator(".toast").first).to_contain_text("there is no 'nobody'")
+    assert len(stub.seen.sessions) == 1
+
+
 async def test_the_line_can_be_left(page: Page, stub: StubGateway) -> None:
     stub.script.ahead = 2
     await open_page(page, stub)
