@@ -25,7 +25,7 @@ _OLDEST_S = 60.0
 # What was written before we came is history, and nobody waits for an answer to it.
 _HISTORY_S = 30.0
 _FOR_GOOD = ("liveChatEnded", "liveChatNotFound", "liveChatDisabled", "forbidden", "keyInvalid",
-             "videoNotFound", "authError")  # fmt: skip
+             "videoNotFound", "authError", "API_KEY_INVALID")  # fmt: skip
 
 
 class YouTube:
@@ -119,7 +119,9 @@ class YouTube:
         if answer.is_success:
             return found
         fault = found.get("error", {})
-        reasons = [str(one.get("reason", "")) for one in fault.get("errors", [])]
+        # Of a key, `errors` tell no more than "badRequest" by now.
+        told = [*fault.get("errors", []), *fault.get("details", [])]
+        reasons = [str(one["reason"]) for one in told if "reason" in one]
         message = f"youtube: {answer.status_code} {', '.join(reasons)}: {fault.get('message', '')}"
         if answer.status_code == 401 or any(reason in _FOR_GOOD for reason in reasons):
             raise RefusedError(message[:300])

@@ -158,8 +158,13 @@ class YouTubeServer:
     async def messages(self, request: Request) -> Response:
         self.asked.append({**request.query_params, **_shown(request)})
         if self._refusal:
-            error = {"code": 403, "message": "no", "errors": [{"reason": self._refusal}]}
-            return JSONResponse({"error": error}, 403)
+            error: dict[str, Any] = {"message": "no", "errors": [{"reason": self._refusal}]}
+            if self._refusal == "API_KEY_INVALID":
+                about = "type.googleapis.com/google.rpc.ErrorInfo"
+                error["errors"] = [{"reason": "badRequest"}]
+                error["details"] = [{"@type": about, "reason": self._refusal}]
+                return JSONResponse({"error": {"code": 400, **error}}, 400)
+            return JSONResponse({"error": {"code": 403, **error}}, 403)
         if request.method == "POST":
             self.posted.append(await request.json())
             return JSONResponse({"id": "posted"})

@@ -326,7 +326,8 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
     assert len(text) <= youtube.LONGEST_POST
     assert server.posted[0]["snippet"]["liveChatId"] == "chat1"
     assert server.asked[0]["authorization"] == "Bearer token"
-    for reason, error in (("liveChatEnded", RefusedError), ("rateLimitExceeded", PlatformError)):
+    refusals = {"liveChatEnded": RefusedError, "API_KEY_INVALID": RefusedError}
+    for reason, error in (*refusals.items(), ("rateLimitExceeded", PlatformError)):
         async with YouTubeServer([], refusal=reason).running() as server:
             with pytest.raises(error, match=reason):
                 await read(YouTube("chat1", api_key="k", url=server.url), 1)
