@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import re
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 import websockets
@@ -19,7 +22,7 @@ from typer.testing import CliRunner
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
-from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError
+from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError, Session
 from visavis.client.poses import poses_of
 from visavis.tools.cli.main import app
 
@@ -165,6 +168,58 @@ async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) ->
         with pytest.raises(websockets.ConnectionClosed):
             async for _ in events:
                 pass
+
+
+def ends(work: Callable[[], None]) -> bool:
+    """Whether it does, on a thread of its own."""
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(15)
+    return not thread.is_alive()
+
+
+async def test_a_client_that_is_left_leaves_no_thread_waiting(gateway: RunningGateway) -> None:
+    told: list[Exception] = []
+
+    def talks(session: Session) -> None:
+        try:
+            session.talk(np.zeros(16_000 * 60, np.int16))
+        except (GatewayError, websockets.ConnectionClosed) as error:
+            told.append(error)
+
+    def leaves() -> None:
+        client = Client(gateway.url)
+        with client, client.session() as session:
+            kept = session.events()
+            next(kept)
+            talking = threading.Thread(target=talks, args=[session], daemon=True)
+            talking.start()
+        talking.join(10)
+        client.__exit__()  # once more
+        with pytest.raises(GatewayError) as refused:
+            session.ask("Are you there?")
+        assert (refused.value.code, len(told), list(kept)) == ("closed", 1, [])
+
+    await asyncio.to_thread(leaves)
+
+
+async def test_what_was_forgotten_is_deleted_on_any_thread(gateway: RunningGateway) -> None:
+    """Python finds what refers to itself at any time, on the thread that happens to run."""
+
+    def forgets() -> None:
+        with Client(gateway.url) as client, client.session() as session:
+            forgotten: list[Any] = [session.events()]
+            forgotten.append(forgotten)
+            next(forgotten[0])
+            del forgotten
+
+            def collect(request: httpx.Request) -> httpx.Request:  # called on the client's thread
+                gc.collect()
+                return request
+
+            client.call("GET", "/v1/voices", auth=collect)
+
+    assert await asyncio.to_thread(ends, forgets)
 
 
 async def test_a_microphone_that_takes_no_pictures(client: GatewayClient, doubles: Doubles) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from visavis.client.errors import GatewayError
 from visavis.client.gateway import GatewayClient
 from visavis.client.poses import Pose
 from visavis.client.session import SOUND_RATE_HZ, GatewaySession
@@ -20,6 +21,13 @@ T = TypeVar("T")
 _END = object()
 
 
+class _ClosedError(GatewayError):
+    """The client that was to do it is closed, or was closed meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__("closed", "the client is closed")
+
+
 class _Loop:
     """An event loop on a thread of its own, which others have work done on."""
 
@@ -27,18 +35,38 @@ class _Loop:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="visavis", daemon=True)
         self._thread.start()
+        self._handing_over = threading.RLock()
+        self._closed = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Its result; where the caller is interrupted, so is the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        """Its result; where the caller is interrupted, so is the work, and has cleaned up then.
+
+        Raises GatewayError `closed` where the loop is closed, or is meanwhile.
+        """
+        begun: list[asyncio.Task[T]] = []
+        ended = threading.Event()
+
+        def begin() -> None:
+            begun.append(self._loop.create_task(work))
+            begun[0].add_done_callback(lambda _: ended.set())
+
+        with self._handing_over:
+            if self._closed:
+                work.close()
+                raise _ClosedError
+            self._loop.call_soon_threadsafe(begin)
         try:
-            return future.result()
+            ended.wait()
         except BaseException:
-            future.cancel()
+            self._loop.call_soon_threadsafe(lambda: begun[0].cancel())
+            ended.wait()
             raise
+        if begun[0].cancelled():
+            raise _ClosedError
+        return begun[0].result()
 
     def each(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """What an asynchronous iterator brings."""
+        """What an asynchronous iterator brings, until the loop is closed at the latest."""
 
         async def following() -> Any:
             return await anext(items, _END)
@@ -49,13 +77,38 @@ class _Loop:
         try:
             while (item := self.run(following())) is not _END:
                 yield item
+        except _ClosedError:
+            return
         finally:
-            self.run(closed())
+            # One that was forgotten is deleted on any thread. Ours would wait for itself.
+            if threading.current_thread() is self._thread:
+                self._loop.create_task(closed())
+            else:
+                with contextlib.suppress(_ClosedError):  # it was closed with the loop
+                    self.run(closed())
 
-    def close(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+    def close(self, last: Coroutine[Any, Any, None]) -> None:
+        """Interrupt what goes on, wait until it has cleaned up, and do the `last`. Idempotent."""
+
+        async def ending() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            await self._loop.shutdown_asyncgens()
+            await last
+
+        with self._handing_over:
+            if self._closed:
+                last.close()
+                return
+            self._closed = True
+        try:
+            asyncio.run_coroutine_threadsafe(ending(), self._loop).result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
 
 class Client:
@@ -70,8 +123,7 @@ class Client:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._loop.run(self._client.__aexit__())
-        self._loop.close()
+        self._loop.close(self._client.__aexit__())
 
     def call(self, method: str, path: str, **arguments: Any) -> Any:
         """One request; its JSON, or None where it has none. Raises GatewayError."""
