@@ -21,3 +21,29 @@ def test_who_is_not_there_is_named_with_what_to_do(
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert f"no gateway answers at {url}; start one with `visavis up`" in told and "--url" in told
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "expected"),
+    [
+        ("http://127.0.0.1:99999", "", "http://127.0.0.1:99999: ports end at 65535"),
+        ("http://[::1:8080", "", "http://[::1:8080: not an address"),
+        ("http://127.0.0.1:abc", "", "http://127.0.0.1:abc: not an address"),
+        ("127.0.0.1:8080", "", "127.0.0.1:8080: not an address as http://HOST:PORT is one"),
+        ("http://127.0.0.1:1", "schlüssel", "the key cannot be sent"),
+        ("http://127.0.0.1:1", "secret\n", "the key cannot be sent"),
+    ],
+)
+def test_an_address_or_key_that_is_none_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    url: str,
+    key: str,
+    expected: str,
+) -> None:
+    monkeypatch.setenv("VISAVIS_GATEWAY_API_KEY", key)
+    monkeypatch.setattr("sys.argv", ["visavis", "cache", "list", "--url", url])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    told = capsys.readouterr().err
+    assert (ended.value.code, told.count("\n")) == (1, 1) and expected in told

@@ -115,9 +115,12 @@ class Client:
     """One gateway for programs without an event loop; a context manager. See GatewayClient."""
 
     def __init__(self, url: str, api_key: str = "", *, reconnect_s: float = 30.0) -> None:
-        """reconnect_s: so long a session's lost connection is tried again; 0: not at all."""
-        self._loop = _Loop()
+        """reconnect_s: so long a session's lost connection is tried again; 0: not at all.
+
+        Raises GatewayError for an address that cannot be asked, or a key that cannot be sent.
+        """
         self._client = GatewayClient(url, api_key, reconnect_s=reconnect_s)
+        self._loop = _Loop()
 
     def __enter__(self) -> Self:
         return self

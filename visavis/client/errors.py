@@ -8,6 +8,7 @@ import websockets
 from visavis.serving.errors import VisavisError
 
 _SESSION_MOVED, SESSION_ENDED = 1012, 4410
+_LARGEST_PORT = 65_535
 
 
 class GatewayError(VisavisError):
@@ -23,6 +24,27 @@ class NoGatewayError(GatewayError):
 
     def __init__(self, url: str) -> None:
         super().__init__("unreachable", f"no gateway answers at {url}")
+
+
+def check_address(url: str) -> None:
+    """Raises GatewayError unless it is one that a gateway can have."""
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise GatewayError("bad_address", f"{url}: not an address: {error}") from None
+    if address.scheme not in ("http", "https") or not address.host:
+        raise GatewayError("bad_address", f"{url}: not an address as http://HOST:PORT is one")
+    if address.port is not None and address.port > _LARGEST_PORT:
+        raise GatewayError("bad_address", f"{url}: ports end at {_LARGEST_PORT}")
+
+
+def check_key(key: str) -> None:
+    """Raises GatewayError unless it can be sent."""
+    if not (key.isascii() and key.isprintable() and key == key.strip()):
+        raise GatewayError(
+            "bad_key",
+            "the key cannot be sent: it holds a line's end, a blank at an end, or other than ASCII",
+        )
 
 
 def goes_on(closed: websockets.ConnectionClosed) -> bool:

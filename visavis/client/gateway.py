@@ -14,6 +14,8 @@ import websockets
 
 from visavis.client.errors import (
     GatewayError,
+    check_address,
+    check_key,
     not_as_the_address_says,
     refusal,
     unreachable,
@@ -53,7 +55,12 @@ class GatewayClient:
     """
 
     def __init__(self, url: str, api_key: str = "", *, reconnect_s: float = 30.0) -> None:
-        """reconnect_s: so long a session's lost connection is tried again; 0: not at all."""
+        """reconnect_s: so long a session's lost connection is tried again; 0: not at all.
+
+        Raises GatewayError for an address that cannot be asked, or a key that cannot be sent.
+        """
+        check_address(url)
+        check_key(api_key)
         self.url = url.rstrip("/")
         self.api_key = api_key
         self.reconnect_s = reconnect_s
