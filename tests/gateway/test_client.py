@@ -97,12 +97,12 @@ async def cut_off(socket: Any) -> None:
 
 @contextlib.asynccontextmanager
 async def gateway_that_dies_after(*answers: str) -> AsyncIterator[str]:
-    """Its address. answers: status and body of one request each; the next one is hung up on."""
+    """Its address. answers: status, headers and body of one request each; then it hangs up."""
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(65_536) and left:
-            status, _, body = left.pop(0).partition("\n")
+            status, _, body = left.pop(0).rpartition("\n")
             head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write((head + body).encode())
         writer.close()
@@ -118,6 +118,15 @@ async def test_a_gateway_that_dies_in_mid_request_is_not_taken_for_one_of_https(
         with pytest.raises(GatewayError) as lost:
             await client.call("GET", "/v1/voices")
         assert (lost.value.code, "https" in str(lost.value)) == ("unreachable", False)
+
+
+async def test_a_website_is_taken_for_no_gateway() -> None:
+    """As one in development answers, at the port of ours and whatever it is asked for."""
+    page = "200 OK\r\ncontent-type: text/html; charset=utf-8\n<!doctype html>"
+    async with gateway_that_dies_after(page, page) as url, GatewayClient(url) as client:
+        assert not await client.answers()
+        with pytest.raises(GatewayError, match="a website answers, and no gateway"):
+            await client.call("GET", "/v1/cache")
 
 
 async def test_a_session_that_goes_before_it_is_followed_is_refused_in_the_gateways_words() -> None:

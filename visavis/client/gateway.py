@@ -34,6 +34,7 @@ _AWAY = ("unreachable", "unavailable", "stage_lost")
 # The gateway answers at once; where what it has sent was not read, its answer stands behind that.
 _CLOSE_TIMEOUT_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
+_API = "/v1/"
 _OF_A_SESSION = re.compile(r"/v1/sessions/([^/?]+)")
 
 
@@ -96,7 +97,7 @@ class GatewayClient:
                 raise told from error
             return False
         self._answered = True
-        return response.is_success
+        return response.is_success and not _is_page(response)
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """One request. Raises GatewayError with the gateway's own words."""
@@ -112,9 +113,11 @@ class GatewayClient:
         except httpx.HTTPError as error:
             raise unreachable(self.url, error, answered=self._answered) from error
         self._answered = True
-        if response.is_success:
-            return response
-        raise refusal(response)
+        if not response.is_success:
+            raise refusal(response)
+        if _is_page(response) and path.startswith(_API):
+            raise GatewayError("not_a_gateway", f"{self.url}: a website answers, and no gateway")
+        return response
 
     async def lines(self, method: str, path: str, **arguments: Any) -> AsyncIterator[str]:
         """Lines of an answer as they come, however long that takes. Raises GatewayError."""
@@ -241,6 +244,11 @@ class GatewayClient:
             ssl=self.tls,
             proxy=None,
         )
+
+
+def _is_page(response: httpx.Response) -> bool:
+    """Whether it is what a website answers, whatever it is asked for."""
+    return bool(response.headers.get("content-type", "").startswith("text/html"))
 
 
 def _bearer(secret: str) -> dict[str, str]:
