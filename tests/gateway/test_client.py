@@ -19,7 +19,7 @@ import pytest
 import websockets
 from typer.testing import CliRunner
 
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError, Session
@@ -167,6 +167,82 @@ async def test_a_place_in_line_that_goes_with_its_gateway_is_asked_for_anew(
             ):
                 raise AssertionError("it cannot be followed")
     assert places == [("waiting", 5), ("waiting", 2), ("admitted", 0)]
+
+
+class Way:
+    """To a gateway, over which its clients' connections can be lost."""
+
+    def __init__(self, gateway: RunningGateway) -> None:
+        self._port = int(gateway.url.rpartition(":")[2])
+        self._passing: set[asyncio.StreamWriter] = set()
+        self.blocked = False
+
+    async def __aenter__(self) -> Way:
+        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self.block()
+        self._server.close()
+
+    def block(self) -> None:
+        self.blocked = True
+        for writer in self._passing:
+            writer.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.blocked:
+            writer.transport.abort()
+            return
+        there = await asyncio.open_connection("127.0.0.1", self._port)
+        both = {writer, there[1]}
+        self._passing |= both
+        with contextlib.suppress(OSError):
+            await asyncio.gather(carry(reader, there[1]), carry(there[0], writer))
+        self._passing -= both
+
+
+async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while some := await reader.read(65_536):
+        writer.write(some)
+        await writer.drain()
+    writer.close()
+
+
+async def test_what_ends_while_the_connection_is_away_has_ended(
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 2.0
+    async with Way(gateway) as way, GatewayClient(way.url) as far, far.session() as session:
+        asked = asyncio.create_task(session.answer_to("How are you?"))
+        turns = f"/v1/sessions/{session.id}/turns"
+
+        async def stands(state: str) -> bool:
+            records = (await client.call("GET", turns)).json()
+            return bool(records and records[-1]["state"] == state)
+
+        await eventually(lambda: stands("speaking"))
+        way.block()
+        await eventually(lambda: stands("finished"))
+        way.blocked = False
+        async with asyncio.timeout(15):
+            assert await asked == doubles.script.answer
+
+
+async def test_a_session_is_followed_whether_its_events_are_read_or_not(
+    client: GatewayClient,
+) -> None:
+    async with client.session() as session:
+        await cut_off(session._events)
+
+        async def can_be_told() -> bool:
+            with contextlib.suppress(websockets.ConnectionClosed):
+                await session.tool_result("none", "")
+                return True
+            return False
+
+        await eventually(can_be_told)
 
 
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:

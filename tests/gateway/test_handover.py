@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 import pytest_asyncio
-import websockets
 
 from gateway.peers import handover
 from gateway.peers.peers import Peer
@@ -118,16 +117,16 @@ async def test_a_session_goes_on_where_it_stood(
         )
         name = made.json()["id"]
         session = await joined(theirs, name)
+        events = session._events
         first = await session.ask("Who are you?")
         await collect(session, "speaking")
         leaving.inside.registry.gateways = []  # the one that takes its place has just begun
         left = drain(leaving)
         await until(lambda: leaving.inside.sessions.draining)
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
-        with pytest.raises(websockets.ConnectionClosed) as closed:
-            while True:
-                await session._events.recv()
-        assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
+        await events.wait_closed()
+        assert events.close_code == 1012
+        await session.aclose()
         await left
         assert not leaving.inside.sessions.all()
         # Whoever still asks the old one is sent on; what is new is made elsewhere.
@@ -138,9 +137,9 @@ async def test_a_session_goes_on_where_it_stood(
             await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
     session = await joined(client, name)
     second = await session.ask("And I?")
-    events = await collect(session, "finished", "failed")
-    assert events[-1]["event"] == "finished" and second > first
-    assert [e for e in events if e["type"] == "error"] == []
+    seen = await collect(session, "finished", "failed")
+    assert seen[-1]["event"] == "finished" and second > first
+    assert [e for e in seen if e["type"] == "error"] == []
     told = [text for _, text in doubles.seen.prompts[-1]]
     assert told[-3:] == ["Who are you?", doubles.script.answer, "And I?"]
     assert "sage" in told[0]
@@ -154,7 +153,7 @@ async def test_a_session_goes_on_where_it_stood(
     with pytest.raises(GatewayError) as unknown:
         await client.call("GET", f"/v1/sessions/{gone}")
     assert unknown.value.code == "not_found"
-    await session._events.close()
+    await session.aclose()
 
 
 def last_asked(doubles: Doubles) -> list[str]:
@@ -216,10 +215,8 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
             left = drain(leaving)
             assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
             await left
-            with pytest.raises(websockets.ConnectionClosed) as closed:
-                while True:
-                    await session._events.recv()
-            assert closed.value.rcvd is not None and closed.value.rcvd.code == 4410
+            await session._events.wait_closed()
+            assert session._events.close_code == 4410
             async with httpx.AsyncClient(trust_env=False) as http:
                 ready = await http.get(f"{leaving.url}/readyz")
             assert ready.json()["status"] == "draining"

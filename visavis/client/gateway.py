@@ -157,6 +157,7 @@ class GatewayClient:
                 created = await self._patiently(lambda: self._make(wanted), "at_capacity")
             events = await connected(self, f"/v1/sessions/{created['id']}/events")
             async with contextlib.aclosing(GatewaySession(self, created["id"], events)) as session:
+                session.follow()
                 yield session
         finally:
             with contextlib.suppress(GatewayError):  # it may have expired

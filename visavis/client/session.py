@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ SOUND_RATE_HZ = 24_000
 _MIC_CHUNK_SAMPLES = 320
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
 _OVER = ("finished", "interrupted", "failed")
+_UNREAD_EVENTS = 500
 _PASSING = ("unreachable", "stage_lost", "unavailable", "at_capacity", "502", "503", "504")
 """What may be otherwise in a moment."""
 
@@ -51,6 +53,11 @@ class GatewaySession:
         self.id = session
         self._client = client
         self._events = events
+        self._unread: deque[str | bytes | None] = deque(maxlen=_UNREAD_EVENTS)
+        """None: a connection was lost there, and events may be missing."""
+        self._news = asyncio.Event()
+        self._awaited = False
+        self._following: asyncio.Task[None] | None = None
 
     # ------------------------------------------------------------ to say something
 
@@ -95,8 +102,11 @@ class GatewaySession:
 
         It reads `events`. Raises GatewayError where the turn fails.
         """
-        turn, answer = await self.ask(text), ""
-        async for event in self.events():
+        turn, answer, whole = await self.ask(text), "", True
+        async for event in self._told():
+            if event is None:
+                whole = False
+                event = await self._outcome(turn)
             if event.get("turn") != turn:
                 continue
             if event["type"] == "answer":
@@ -104,7 +114,7 @@ class GatewaySession:
             elif event["type"] == "turn" and event["event"] in _OVER:
                 if event["event"] == "failed":
                     raise GatewayError("failed", f"the turn failed: {event.get('reason')}")
-                return answer
+                return answer if whole else str((await self._record(turn))["answer"])
         raise GatewayError("session_closed", "the session ended before the answer was complete")
 
     async def hear_out(self, text: str, *, style: str = "", language: str = "") -> None:
@@ -113,8 +123,12 @@ class GatewaySession:
         It reads `events`. Raises GatewayError where it does not come to its end.
         """
         number = await self.say(text, style=style, language=language)
-        turn = None
-        async for event in self.events():
+        turn: int | None = None
+        async for event in self._told():
+            if event is None:
+                if turn is None:
+                    raise GatewayError("lost", "the connection was lost before it was its turn")
+                event = await self._outcome(turn)
             if event["type"] == "say" and event["say"] == number:
                 turn = event.get("turn")
                 if event["event"] == "dropped":
@@ -165,17 +179,25 @@ class GatewaySession:
 
     # ------------------------------------------------------------ to follow what happens
 
+    def follow(self) -> asyncio.Task[None]:
+        """Take events from now on, and keep the connection, until the session ends.
+
+        Whether anybody reads them or not: behind what is not taken pings wait, too, and the
+        connection is thought dead.
+        """
+        if self._following is None or self._following.done():  # lost for too long, it may be back
+            self._following = asyncio.create_task(self._follow(), name=f"events-{self.id}")
+            self._following.add_done_callback(lambda _: self._news.set())
+        return self._following
+
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens, as docs/events.md has it, until the session ends."""
-        while True:
-            try:
-                async for message in self._events:
-                    yield json.loads(message)
-                return
-            except websockets.ConnectionClosed as closed:
-                if not self._goes_on(closed):
-                    return
-            self._events = await self._reconnect(f"{self._path}/events")
+        """What happens, as docs/events.md has it, until the session ends.
+
+        What nobody has read yet waits; of more than 500 the oldest are lost. Raises GatewayError.
+        """
+        async for event in self._told():
+            if event is not None:
+                yield event
 
     async def listen(self, rate_hz: int = SOUND_RATE_HZ) -> AsyncIterator[NDArray[np.int16]]:
         """What is heard, silence included, at the pace of the clock: [N] int16 each.
@@ -212,6 +234,9 @@ class GatewaySession:
 
     async def aclose(self) -> None:
         """Follow what happens no more."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         await self._events.close()
 
     # ------------------------------------------------------------ connections
@@ -219,6 +244,53 @@ class GatewaySession:
     @property
     def _path(self) -> str:
         return f"/v1/sessions/{self.id}"
+
+    async def _record(self, turn: int) -> dict[str, Any]:
+        """What the gateway has written down of a turn. Raises GatewayError."""
+        answer = await self._client.call("GET", f"{self._path}/turns/{turn}")
+        record: dict[str, Any] = answer.json()
+        return record
+
+    async def _outcome(self, turn: int) -> dict[str, Any]:
+        """Where a turn stands, as the event that has told of it and may be missing."""
+        record = await self._record(turn)
+        told = {"type": "turn", "turn": turn, "event": record["state"]}
+        return {**told, "reason": record["reason"]}
+
+    async def _follow(self) -> None:
+        """Take events as they come, over as many connections as it needs."""
+        while True:
+            try:
+                async for message in self._events:
+                    self._unread.append(message)
+                    self._news.set()
+                return
+            except websockets.ConnectionClosed as closed:
+                if not self._goes_on(closed):
+                    return
+            self._events = await self._reconnect(f"{self._path}/events")
+            self._unread.append(None)
+            self._news.set()
+
+    async def _told(self) -> AsyncIterator[dict[str, Any] | None]:
+        """Events; None where some may be missing. Raises GatewayError."""
+        following = self.follow()
+        while True:
+            while self._unread:
+                message = self._unread.popleft()
+                yield None if message is None else json.loads(message)
+            if following.done():
+                break
+            if self._awaited:
+                raise GatewayError("busy", "the events of this session are read elsewhere")
+            self._news.clear()
+            self._awaited = True
+            try:
+                await self._news.wait()
+            finally:
+                self._awaited = False
+        if not following.cancelled():
+            following.result()  # why, where the session has not ended
 
     async def _messages(self, path: str) -> AsyncIterator[str | bytes]:
         """What comes over a socket until the session ends, over as many connections as it takes."""
