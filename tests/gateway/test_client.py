@@ -245,6 +245,17 @@ async def test_a_session_is_followed_whether_its_events_are_read_or_not(
         await eventually(can_be_told)
 
 
+async def test_a_second_microphone_is_refused_in_the_gateways_words(client: GatewayClient) -> None:
+    stop, silence = asyncio.Event(), np.zeros(0, np.int16)
+    async with client.session() as session:
+        microphones = [asyncio.create_task(session.talk(silence, stop)) for _ in range(2)]
+        (refused,), _ = await asyncio.wait(microphones, return_when=asyncio.FIRST_COMPLETED)
+        stop.set()
+        error = refused.exception()
+        assert isinstance(error, GatewayError) and error.code == "microphone_taken"
+        await asyncio.wait(microphones)
+
+
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:
     async with GatewayClient(gateway.url, reconnect_s=0) as client, client.session() as session:
         events = session.events()

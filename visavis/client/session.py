@@ -149,9 +149,8 @@ class GatewaySession:
         """
         loop = asyncio.get_running_loop()
         silence = np.zeros(_MIC_CHUNK_SAMPLES, np.int16)
-        await self._client.renew_token(self._path)
         way = "media" if pictures else "audio"
-        async with self._client.connect(f"{self._path}/{way}?role=speaker") as sound:
+        async with await self._connect(f"{self._path}/{way}?role=speaker") as sound:
             drain = asyncio.create_task(_discard(sound))
             try:
                 started, sent = loop.time(), 0
