@@ -364,6 +364,16 @@ async def test_a_script_is_said_by_a_gateway(
     assert begins == 2, "both parts, one after the other"
 
 
+async def test_what_is_said_in_brackets_is_shown(
+    gateway: RunningGateway, doubles: Doubles, tmp_path: Path
+) -> None:
+    """It is no style of the terminal's; what small models leave of their prompt looks like one."""
+    doubles.script.answer = "Take [bold] and [/INST] as they are."
+    video = tmp_path / "answer.mp4"
+    told = await command("ask", "What is [/b]?", "-o", str(video), "--url", gateway.url)
+    assert f"Avatar: {doubles.script.answer}" in told and "You: What is [/b]?" in told
+
+
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     gateway: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

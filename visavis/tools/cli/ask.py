@@ -156,8 +156,8 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
 
 def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
     if exchange.transcript:
-        console.print(f"[bold]You:[/bold] {exchange.transcript}", highlight=False)
-    console.print(f"[bold]Avatar:[/bold] {exchange.answer.strip()}", highlight=False)
+        console.print(f"[bold]You:[/bold] {escape(exchange.transcript)}", highlight=False)
+    console.print(f"[bold]Avatar:[/bold] {escape(exchange.answer.strip())}", highlight=False)
     for warning in exchange.warnings:
         console.print(f"[yellow]Note:[/yellow] {escape(warning)}", highlight=False)
     table = Table("stage", "from (ms)", "to (ms)", box=None)
@@ -167,4 +167,4 @@ def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
     if exchange.voice_to_voice_ms is not None:
         console.print(f"First sound {exchange.voice_to_voice_ms:.0f} ms after the question's end.")
     if output is not None:
-        console.print(f"Video: {output}")
+        console.print(f"Video: {output}", markup=False)

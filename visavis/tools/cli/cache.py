@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
@@ -153,16 +154,16 @@ def _answers(shown: dict[str, Any]) -> Table:
         table.add_row(
             "file",
             entry["language"],
-            _short(entry["questions"][0]) + more,
-            _short(entry["answer"]),
+            Text(_short(entry["questions"][0]) + more),
+            Text(_short(entry["answer"])),
             str(entry["hits"]),
         )
     for entry in shown["learned"]:
         table.add_row(
             "learned",
             entry["language"],
-            _short(entry["question"]),
-            _short(entry["answer"]),
+            Text(_short(entry["question"])),
+            Text(_short(entry["answer"])),
             str(entry["hits"]),
         )
     return table

@@ -68,7 +68,7 @@ def script(
     if url:
         wanted = {"language": language, "voice": voice, "avatar": avatar, "speed": speed}
         write_output(output, asyncio.run(_have_said(parts, wanted, url, api_key, console)))
-        console.print(f"{output}: {_parts_said(parts)}.")
+        console.print(f"{output}: {_parts_said(parts)}.", markup=False)
         return
     pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)
@@ -77,7 +77,8 @@ def script(
     except OSError as error:
         reason = error.strerror or error
         raise InvalidInputError(f"{output}: cannot be written: {reason}") from error
-    console.print(f"{output}: {frames / FPS:.1f} s of video, {_parts_said(parts)}.")
+    told = f"{output}: {frames / FPS:.1f} s of video, {_parts_said(parts)}."
+    console.print(told, markup=False)
 
 
 def _parts_said(parts: list[str]) -> str:

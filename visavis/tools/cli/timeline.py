@@ -60,7 +60,7 @@ def timeline(
     _print(known, console)
     if output is not None:
         write_output(output, draw_timeline(known))
-        console.print(f"Picture: {output}")
+        console.print(f"Picture: {output}", markup=False)
 
 
 async def _ask(
