@@ -95,16 +95,29 @@ async def cut_off(socket: Any) -> None:
     await socket.wait_closed()
 
 
+async def asked(reader: asyncio.StreamReader) -> bool:
+    """Whether a request has come, all of it."""
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head.lower())
+        await reader.readexactly(int(length[1]) if length else 0)
+        return True
+    return False
+
+
 @contextlib.asynccontextmanager
 async def gateway_that_dies_after(*answers: str) -> AsyncIterator[str]:
-    """Its address. answers: status, headers and body of one request each; then it hangs up."""
+    """Its address. answers: status, headers and body for one request each; where one is empty, and
+    after the last, it hangs up.
+    """
     left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.read(65_536) and left:
+        while await asked(reader) and left and left[0]:
             status, _, body = left.pop(0).rpartition("\n")
             head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n"
             writer.write((head + body).encode())
+        del left[:1]
         writer.close()
 
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
@@ -372,6 +385,24 @@ async def test_what_is_said_in_brackets_is_shown(
     video = tmp_path / "answer.mp4"
     told = await command("ask", "What is [/b]?", "-o", str(video), "--url", gateway.url)
     assert f"Avatar: {doubles.script.answer}" in told and "You: What is [/b]?" in told
+
+
+async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
+    figures = '"live_s": 1, "sent_bytes": 1, "sent_pictures": 1, "dropped_pictures": 0'
+    more = f'{figures}, "reconnects": 0, "lag_s": 0, "error": ""'
+    live, over = (
+        f'200 OK\n{{"id": "b", "target": "rtmp://x", "state": "{state}", {more}}}'
+        for state in ("live", "stopped")
+    )
+    gone = "204 No Content\n"
+    answers = ('201 Created\n{"id": "s"}', live, live, "", live, over, gone, gone)
+    async with gateway_that_dies_after(*answers) as url:
+        told = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
+    lines = ("live: 1 s", "no news of it", "stopped: 1 s")
+    assert [told.count(line) for line in lines] == [2, 1, 1]
 
 
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(

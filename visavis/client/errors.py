@@ -9,6 +9,7 @@ from visavis.serving.errors import VisavisError
 
 _SESSION_MOVED, SESSION_ENDED = 1012, 4410
 _LARGEST_PORT = 65_535
+_PASSING = ("unreachable", "stage_lost", "unavailable", "at_capacity", "502", "503", "504")
 
 
 class GatewayError(VisavisError):
@@ -45,6 +46,11 @@ def check_key(key: str) -> None:
             "bad_key",
             "the key cannot be sent: it holds a line's end, a blank at an end, or other than ASCII",
         )
+
+
+def may_pass(error: GatewayError) -> bool:
+    """Whether it may be otherwise in a moment."""
+    return error.code in _PASSING
 
 
 def goes_on(closed: websockets.ConnectionClosed) -> bool:

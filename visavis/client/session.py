@@ -15,7 +15,14 @@ import websockets
 from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection
 
-from visavis.client.errors import GatewayError, goes_on, has_ended, refused_socket, unreachable
+from visavis.client.errors import (
+    GatewayError,
+    goes_on,
+    has_ended,
+    may_pass,
+    refused_socket,
+    unreachable,
+)
 from visavis.client.poses import Pose, poses_of
 from visavis.client.speech import Speech
 
@@ -25,8 +32,6 @@ _MIC_CHUNK_SAMPLES = 320
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
 _OVER = ("finished", "interrupted", "failed")
 _UNREAD_EVENTS = 500
-_PASSING = ("unreachable", "stage_lost", "unavailable", "at_capacity", "502", "503", "504")
-"""What may be otherwise in a moment."""
 
 
 class Gateway(Protocol):
@@ -326,7 +331,7 @@ class GatewaySession:
             try:
                 return await self._connect(path)
             except GatewayError as error:
-                if error.code not in _PASSING or loop.time() >= give_up_at_s:
+                if not may_pass(error) or loop.time() >= give_up_at_s:
                     raise
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from visavis.client import GatewayClient, GatewayError
+from visavis.client.errors import may_pass
 from visavis.tools.cli.running_gateway import ApiKey
 
 live_app = typer.Typer(
@@ -63,7 +64,7 @@ def start(
             _console().print(f"Session {name}, broadcast {target['id']} to {target['target']}")
             while target["state"] not in ("stopped", "failed"):
                 await asyncio.sleep(_LOOK_S)
-                target = (await client.call("GET", f"{path}/{target['id']}")).json()
+                target = await _standing(client, f"{path}/{target['id']}")
                 _console().print(_line(target), markup=False)
 
     with contextlib.suppress(KeyboardInterrupt):
@@ -143,6 +144,24 @@ def links(
     ):
         _console().print(f"{name:7}{where}", markup=False, soft_wrap=True)
     _console().print(f"The token holds for {told['token_expires_in_s']:.0f} s.")
+
+
+async def _standing(client: GatewayClient, path: str) -> dict[str, Any]:
+    """How a broadcast stands, told within half a minute: it goes on where nobody hears of it.
+
+    Raises GatewayError.
+    """
+    loop = asyncio.get_running_loop()
+    give_up_at_s = loop.time() + client.reconnect_s
+    while True:
+        try:
+            target: dict[str, Any] = (await client.call("GET", path)).json()
+            return target
+        except GatewayError as error:
+            if not may_pass(error) or loop.time() >= give_up_at_s:
+                raise
+            _console().print(f"no news of it: {error}", markup=False, soft_wrap=True)
+        await asyncio.sleep(_LOOK_S)
 
 
 async def _end(client: GatewayClient, path: str) -> None:
