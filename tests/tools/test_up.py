@@ -1,8 +1,17 @@
-"""What is wrong with what `visavis up` is told, said before anything is pulled or started."""
+"""What is wrong with what `visavis up` is told, said before anything is pulled or started; and what
+ends it.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import typer
@@ -12,6 +21,7 @@ from visavis.serving.errors import SettingsError
 from visavis.tools.cli import up
 from visavis.tools.cli.main import app
 from visavis.tools.cli.up import replica_counts
+from visavis.tools.stack.supervisor import StackOptions
 
 
 def test_replicas_are_counted_by_service() -> None:
@@ -90,3 +100,72 @@ def test_who_would_be_reached_without_a_key_is_told_at_once(
     assert isinstance(error, wanted), error
     if wanted is SettingsError:
         assert "0.0.0.0" in str(error) and "--api-key-file" in str(error)
+
+
+# ------------------------------------------------------------ what ends it
+
+
+class ClosedTerminal(StringIO):
+    """As its window leaves it."""
+
+    def write(self, text: str) -> int:
+        raise OSError(5, "Input/output error")
+
+
+def stack_of(is_ready: Callable[[], None]) -> Any:
+    """In the place of a stack: nothing of one but how it is begun and ended."""
+
+    class Stack:
+        ended = False
+
+        replicas: Sequence[Any] = ()
+        processes: Sequence[Any] = ()
+        urls: Sequence[str] = ()
+        url, scheme, port, ready_s = "http://x", "http", 1, 1.0
+        anything_started, nats = True, SimpleNamespace(url="")
+
+        def __init__(self, options: StackOptions) -> None:
+            self.options = options
+            self.starting = {"face": "compiling"}
+
+        async def __aenter__(self) -> None:
+            is_ready()
+
+        async def stop(self) -> None:
+            Stack.ended = True
+
+    return Stack
+
+
+def run_up(monkeypatch: pytest.MonkeyPatch, folder: Path, stack: Any) -> None:
+    monkeypatch.setattr(up, "Stack", stack)
+    for name in ("chosen_bundles", "pull_missing", "_tell_of_the_stack"):
+        monkeypatch.setattr(up, name, lambda *_: [])
+    up.up(logs=folder)
+
+
+def test_a_stack_is_ended_in_order_where_the_terminal_was_closed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    stack = stack_of(lambda: os.kill(os.getpid(), signal.SIGHUP))
+    monkeypatch.setattr(sys, "stdout", ClosedTerminal())
+    run_up(monkeypatch, tmp_path, stack)
+    assert stack.ended
+
+
+def test_a_stack_that_is_to_outlive_its_terminal_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As nohup has it."""
+    told: list[Any] = []
+
+    def is_ready() -> None:
+        told.append(signal.getsignal(signal.SIGHUP))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        run_up(monkeypatch, tmp_path, stack_of(is_ready))
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert told == [signal.SIG_IGN]

@@ -7,10 +7,11 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from rich.console import Console
@@ -142,7 +143,7 @@ def up(
     told = _gateway_section(config)
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
-    console = Console()
+    console = Console(file=cast(TextIO, _Lasting(sys.stdout)))
     names = chosen_bundles(profile, console)
     _compile_meanwhile(names, logs or log_dir())
     pull_missing(names, console)
@@ -236,6 +237,27 @@ def _compile_meanwhile(names: Sequence[str], logs: Path) -> None:
             bundle_path(name)
     except ModelStoreError:
         python_child("drawing", "services.face.compiled", [], logs).start()
+
+
+class _Lasting:
+    """What is shown, on a terminal that may be closed or in a file that may find its disk full: the
+    stack stands without it.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with contextlib.suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class _Told(logging.Handler):
@@ -340,7 +362,10 @@ def _tls_arguments(cert: Path | None, key: Path | None, *, self_signed: bool) ->
 async def _run(options: StackOptions, console: Console) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    ending = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup wants it to go on
+        ending.append(signal.SIGHUP)
+    for signal_number in ending:
         loop.add_signal_handler(signal_number, stop.set)
     stack = Stack(options)
     rolling = RollingRestart(stack)
