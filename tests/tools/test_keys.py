@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from services.llm.settings import LlmSettings
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.settings import load_settings
+from visavis.tools.cli.main import main
 from visavis.tools.stack.keys import STACK_FILE, USERS_FILE, Keys, stack_secret, write_keys
 from visavis.wire.permissions import Login, User, users_config
 
@@ -87,3 +90,15 @@ def test_drawn_keys_are_told_to_nobody_by_accident() -> None:
     assert not [secret for secret in secrets if secret in repr(keys)]
     told = set(keys.environ("face").values())
     assert told == {keys.passwords[User.FACE], keys.stack}
+
+
+def test_what_a_terminal_cannot_show_is_shown_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    shown = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(shown, encoding="latin-1"))
+    monkeypatch.setattr(sys, "argv", ["visavis", "keys", str(tmp_path / "\u94a5")])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    sys.stdout.flush()
+    assert not ended.value.code and b"\\u94a5" in shown.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from io import TextIOWrapper
 
 import typer
 from rich.console import Console
@@ -80,6 +81,8 @@ app.command()(doctor)
 
 def main() -> None:
     """Run the command; an error that we know ends in one line and status 1."""
+    if isinstance(sys.stdout, TextIOWrapper):  # an answer may hold what the terminal cannot show
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
     except VisavisError as error:
