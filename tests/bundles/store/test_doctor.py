@@ -101,7 +101,9 @@ def test_a_taken_port_comes_with_another() -> None:
     assert free.level is Level.OK
 
 
-@pytest.mark.parametrize(("host", "free"), [("::1", True), ("203.0.113.9", False)])
+@pytest.mark.parametrize(
+    ("host", "free"), [("::1", True), ("203.0.113.9", False), ("a" * 64 + ".example", False)]
+)
 def test_a_host_is_tried_in_its_own_family_and_one_that_is_not_ours_comes_with_another(
     host: str, free: bool
 ) -> None:
@@ -112,6 +114,13 @@ def test_a_host_is_tried_in_its_own_family_and_one_that_is_not_ours_comes_with_a
     (told,) = doctor_checks.check_port(host, 0)
     assert (told.level is Level.OK) is free
     assert told.remedy == ("" if free else "visavis up --host 127.0.0.1")
+
+
+@pytest.mark.parametrize("port", ["65536", "-1"])
+def test_a_port_that_there_cannot_be_is_not_thought_free(port: str) -> None:
+    app = typer.Typer()
+    app.command()(doctor)
+    assert CliRunner().invoke(app, ["--port", port]).exit_code == 2
 
 
 def test_no_gpu_is_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def doctor(
         Path | None, typer.Option(help="Folder of the bundles, instead of the user's cache.")
     ] = None,
     host: Annotated[str, typer.Option(help="Address of the page.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port of the page.")] = 8080,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page.")] = 8080,
 ) -> None:
     """Say what is installed, which devices and weights are here, and what is wrong.
 

@@ -39,7 +39,10 @@ def free_port() -> int:
 
 def check_listening(host: str, port: int) -> None:
     """Raises OSError where no server could listen there now, on each address that `host` names."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:  # of a part that is empty, or longer than 63 characters
+        raise socket.gaierror(socket.EAI_NONAME, "no name that a machine can have") from None
     for family, kind, protocol, _, address in found:
         try:
             probe = socket.socket(family, kind, protocol)
