@@ -18,7 +18,7 @@ from tests.gateway.conftest import until
 from tests.stack.conftest import Run
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import restarter, supervisor, tether
-from visavis.tools.stack.nats_server import NatsServer
+from visavis.tools.stack.nats_server import NatsServer, free_port
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.supervisor import Stack, StackOptions
@@ -38,6 +38,22 @@ async def test_port_or_host_that_will_not_do_is_named_before_anything_starts(
         async with Stack(StackOptions(log_dir=tmp_path, host="203.0.113.9")):
             pass
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # nobody else runs on this loop
+
+
+async def test_a_port_is_taken_from_when_its_stack_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Gateways of two stacks could share it, and visitors would come to either."""
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    options = StackOptions(log_dir=tmp_path, port=free_port(), programs={"gateway": ["this"]})
+    first = asyncio.create_task(Stack(options).__aenter__())
+    try:
+        await asyncio.sleep(0)  # it begins
+        with pytest.raises(VisavisError, match=f"port {options.port}.*another visavis"):
+            await Stack(options).__aenter__()
+    finally:
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
 
 
 async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import socket
@@ -39,21 +40,44 @@ def free_port() -> int:
 
 def check_listening(host: str, port: int) -> None:
     """Raises OSError where no server could listen there now, on each address that `host` names."""
+    # As servers do: a port of which old connections linger is free.
+    for one in _bound(host, port, socket.SO_REUSEADDR):
+        one.close()
+
+
+def hold_port(host: str, port: int) -> list[socket.socket]:
+    """Sockets that keep it from others while they are open; who shares the port can listen there.
+
+    None where this system cannot share one, or old connections of somebody else linger.
+    """
+    with contextlib.suppress(AttributeError, OSError):
+        return _bound(host, port, socket.SO_REUSEPORT)
+    return []
+
+
+def _bound(host: str, port: int, option: int) -> list[socket.socket]:
+    """A socket for each address that `host` names. Raises OSError."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except UnicodeError:  # of a part that is empty, or longer than 63 characters
         raise socket.gaierror(socket.EAI_NONAME, "no name that a machine can have") from None
-    for family, kind, protocol, _, address in found:
-        try:
-            probe = socket.socket(family, kind, protocol)
-        except OSError:
-            continue  # an IPv6 address of a machine that has none: the gateway leaves it out, too
-        with probe:
-            # As servers do: a port of which old connections linger is free.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # IPv6 on a machine that has none: the gateway leaves it out, too
+            bound.append(one)
+            one.setsockopt(socket.SOL_SOCKET, option, 1)
             if family == socket.AF_INET6:
-                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            probe.bind(address)
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(address)
+    except OSError:
+        for one in bound:
+            one.close()
+        raise
+    return bound
 
 
 class NatsProcess(Child):

@@ -37,7 +37,7 @@ from visavis.tools.stack.keys import (
     private_folder,
     write_private,
 )
-from visavis.tools.stack.nats_server import NatsServer, check_listening, free_port
+from visavis.tools.stack.nats_server import NatsServer, check_listening, free_port, hold_port
 from visavis.tools.stack.process import Child, State, make_log_dir, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.wire.bucket import keep_buckets
@@ -109,6 +109,8 @@ class Stack:
         self._clock = clock or MonotonicClock()
         self.keys = Keys.draw()
         """Of this run alone."""
+        self._held: list[socket.socket] = []
+        """So that no other stack begins at our port before our gateways listen there."""
         self._nats = NatsServer(options.log_dir)
         self._nats.process.monitored = options.monitored
         self._bus: Bus | None = None
@@ -226,6 +228,7 @@ class Stack:
                 f"port {self.port} on {self.options.host} cannot be listened on: {error.strerror}; "
                 f"{remedy}"
             ) from error
+        self._held = hold_port(self.options.host, self.port)
         try:
             make_log_dir(self.options.log_dir)
         except OSError as error:
@@ -418,6 +421,8 @@ class Stack:
 
     async def stop(self) -> None:
         """End everything, the gateway first so that visitors are told. Idempotent."""
+        for one in self._held:
+            one.close()
         await end_tasks(self._keeping.values())
         self._keeping.clear()
         gateways = self._names(GATEWAY)
