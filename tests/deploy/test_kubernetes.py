@@ -240,6 +240,18 @@ def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
             assert asked and asked <= known, name
 
 
+def test_metrics_come_under_the_job_that_rules_and_panels_choose_by() -> None:
+    """Left to the operator, it has the PodMonitor's name: alerts would be for nobody."""
+    monitoring = DEPLOY / "monitoring"
+    files = [*monitoring.glob("rules/*.yml"), *monitoring.glob("grafana/dashboards/*.json")]
+    asked = {job for file in files for job in re.findall(r'job=\\?"(\w+)', file.read_text())}
+    manifest = (DEPLOY / "kubernetes" / "base" / "monitoring.yaml").read_text()
+    for one in yaml.safe_load_all(manifest):
+        for endpoint in one["spec"]["podMetricsEndpoints"]:
+            fixed = {r["targetLabel"]: r.get("replacement") for r in endpoint["relabelings"]}
+            assert {fixed.get("job")} == asked == {"visavis"}, one["metadata"]["name"]
+
+
 def test_scaling_reckons_with_this_namespace_alone(tmp_path: Path) -> None:
     """Two replicas of four slots, seven visitors and one in line, by Prometheus' own arithmetic."""
     promtool = checker("promtool", "Debian's package prometheus")
