@@ -227,6 +227,19 @@ def test_what_a_pod_names_is_there(overlay: str) -> None:
                 assert command[2] in COMMANDS, name
 
 
+def test_weights_are_brought_of_the_profile_that_each_service_waits_for(tmp_path: Path) -> None:
+    told, python = tmp_path / "told", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho "$2 $3 $4" >> {told}\n')
+    python.chmod(0o755)
+    profiles = {f"VISAVIS_{s.upper()}_PROFILE": f"p-{s}" for s in STAGES}
+    manifest = (DEPLOY / "kubernetes" / "base" / "weights.yaml").read_text()
+    (job,) = (one for one in yaml.safe_load_all(manifest) if one["kind"] == "Job")
+    (pull,) = job["spec"]["template"]["spec"]["containers"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    subprocess.run(pull["command"], env={"PATH": path, **profiles}, check=True)
+    assert told.read_text().splitlines() == [f"pull {s} p-{s}" for s in STAGES]
+
+
 @each_overlay
 def test_scaling_asks_for_metrics_that_exist(overlay: str) -> None:
     known = {sample.name for m in prometheus_client.REGISTRY.collect() for sample in m.samples}
