@@ -142,6 +142,13 @@ async def test_a_website_is_taken_for_no_gateway() -> None:
             await client.call("GET", "/v1/cache")
 
 
+async def test_a_gateway_whose_bus_is_away_is_one() -> None:
+    """A command that starts a stack where none runs would start a second one beside it."""
+    away = '503 Service Unavailable\n{"status": "the bus is not connected"}'
+    async with gateway_that_dies_after(away) as url, GatewayClient(url) as client:
+        assert await client.answers()
+
+
 async def test_a_session_that_goes_before_it_is_followed_is_refused_in_the_gateways_words() -> None:
     made = '201 Created\n{"id": "s-1", "token": "t", "token_expires_in_s": 900}'
     gone = '404 Not Found\n{"error": {"code": "not_found", "message": "the gateway is gone"}}'

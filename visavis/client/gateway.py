@@ -35,6 +35,8 @@ _AWAY = ("unreachable", "unavailable", "stage_lost")
 _CLOSE_TIMEOUT_S = 0.5
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
 _API = "/v1/"
+# 503: of one whose bus is away for a moment.
+_A_GATEWAYS = (200, 503)
 _OF_A_SESSION = re.compile(r"/v1/sessions/([^/?]+)")
 
 
@@ -97,7 +99,7 @@ class GatewayClient:
                 raise told from error
             return False
         self._answered = True
-        return response.is_success and not _is_page(response)
+        return response.status_code in _A_GATEWAYS and not _is_page(response)
 
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """One request. Raises GatewayError with the gateway's own words."""
