@@ -30,6 +30,9 @@ def test_keys_are_kept_until_they_are_deleted_and_the_users_follow(tmp_path: Pat
     (folder / USERS_FILE).write_text("of an older version")
     write_keys(folder)
     assert files(folder) == first
+    (folder / User.ASR).write_text("")  # as a full disk leaves it
+    write_keys(folder)
+    assert len(files(folder)[User.ASR].strip()) == len(first[User.ASR].strip())
     (folder / User.ASR).unlink()
     write_keys(folder)
     second = files(folder)

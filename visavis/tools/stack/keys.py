@@ -150,7 +150,8 @@ def write_keys(folder: Path) -> None:
 
 def _kept_or_drawn(path: Path) -> str:
     with contextlib.suppress(FileNotFoundError):
-        return path.read_text(encoding="utf-8").strip()
+        if kept := path.read_text(encoding="utf-8").strip():
+            return kept  # else the disk was full as it was written
     drawn = _drawn()
     write_private(path, drawn + "\n", 0o644)
     return drawn
