@@ -30,6 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PAGE = Path(__file__).parents[2] / "docs" / "apps.md"
 WRITTEN_URL = "http://127.0.0.1:8080"
+SETTINGS = {"persona": "You are a guide."}
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 
@@ -368,6 +369,15 @@ async def command(*arguments: str) -> str:
     done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
     assert done.exit_code == 0, done.output
     return " ".join(done.output.split())
+
+
+async def test_an_empty_persona_is_not_the_gateways_own(client: GatewayClient) -> None:
+    personas = []
+    for persona in (None, "", "You are brief."):
+        async with client.session(persona=persona, language="") as session:
+            told = await client.call("GET", f"/v1/sessions/{session.id}")
+            personas.append(told.json()["persona"])
+    assert personas == ["You are a guide.", "", "You are brief."]
 
 
 async def test_a_script_is_said_by_a_gateway(

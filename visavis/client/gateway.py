@@ -141,12 +141,14 @@ class GatewayClient:
     async def session(
         self, *, on_place: Callable[[dict[str, Any]], None] | None = None, **options: Any
     ) -> AsyncIterator[GatewaySession]:
-        """A session with `language`, `voice`, `avatar` …; deleted when the context ends.
+        """A session with `language`, `voice`, `avatar` …; deleted when the context ends. None:
+        the gateway's own.
 
         on_place: wait in line where there is no room; told how the place stands. One that goes with
         its gateway is asked for anew. Without it there is no waiting: GatewayError.
         """
-        wanted = {key: value for key, value in options.items() if value}
+        # Empty is as good as absent, but for a persona: the language model then speaks as its own.
+        wanted = {k: value for k, value in options.items() if value or k == "persona"}
         if on_place is not None:
             wanted["queue"] = True
         created = await self._make(wanted)

@@ -140,5 +140,6 @@ def test_options_are_read() -> None:
     for text in ("", "2:1", "1:1,1:2", "1:3,4:2", "1"):
         with pytest.raises(InvalidInputError):
             batches_of(text)
-    with pytest.raises(InvalidInputError):
-        numbers_of("dilation", "0.5", float)
+    for text in ("0.5", "nan", "inf"):
+        with pytest.raises(InvalidInputError):
+            numbers_of("dilation", text, float)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -187,7 +188,7 @@ def numbers_of(option: str, text: str, kind: type[N], least: int = 1) -> list[N]
         found = [kind(part) for part in text.split(",")]
     except ValueError:
         found = []
-    if not found or min(found) < least:
+    if not found or not all(least <= number < math.inf for number in found):
         raise InvalidInputError(f"--{option}: {text!r}; write numbers from {least} on, such as 4,8")
     return found
 
