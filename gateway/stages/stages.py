@@ -420,6 +420,9 @@ class StageNews:
             failed, code = event.turn_failed, event.turn_failed.code.lower()
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
+        elif kind == "bus_lost":
+            message = "its connection to the bus was lost"
+            self._perform(self._conversation.stage_lost_bus(service, message))
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))

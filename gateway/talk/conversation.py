@@ -489,10 +489,8 @@ class Conversation:
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot go on with turn `number`; 0: with something outside of turns."""
         turn, text = self._current(number), f"{stage}: {message}"
-        if turn is not None and turn.phase is Phase.HELD:
-            return self._settle(self._silence("failed"))  # nobody has asked yet: it is tried again
         if turn is not None:
-            return self._settle(self._fail(turn, code, text))
+            return self._settle(self._cannot_complete(turn, code, text))
         # Turn 0 is the session itself: an utterance, an idle picture.
         return [] if number else [Emit(ErrorEvent(code=code, message=text))]
 
@@ -520,11 +518,27 @@ class Conversation:
         """Chunks may be missing: a turn that still waits for some cannot be completed, and what is
         being said may never end. Who goes on is heard again with his next words.
         """
-        turn, text, speaks = self._turn, f"bus: {message}", bool(self._voice)
-        self._voice = 0
+        turn, text = self._turn, f"bus: {message}"
         if turn is not None and turn.awaited_stage() is not None:
+            self._voice = 0
             return self._settle(self._fail(turn, "bus_lost", text))
-        told = [Emit(ErrorEvent(code="bus_lost", message=text))] if speaks else []
+        return self._unheard(text)
+
+    def stage_lost_bus(self, stage: str, message: str) -> list[Action]:
+        """The same of one stage: its own connection has gone, or is back."""
+        turn, text = self._turn, f"{stage}: {message}"
+        if stage == "asr":
+            return self._unheard(text)
+        if turn is None:
+            return [self._announce("failed")]  # it may not know that the last one is over
+        if stage == "face" or not turn.needs(stage):
+            return []
+        return self._settle(self._cannot_complete(turn, "bus_lost", text))
+
+    def _unheard(self, message: str) -> list[Action]:
+        """What is being said may never end."""
+        told = [Emit(ErrorEvent(code="bus_lost", message=message))] if self._voice else []
+        self._voice = 0
         return self._settle([*self._drop_prepared(), *told])
 
     def check(self, now: float) -> list[Action]:
@@ -714,6 +728,11 @@ class Conversation:
         turn.go_on(now)
         resumed: list[Action] = [ResumeTurn(turn.number, turn.resume_s())]
         return resumed + (turn.call_tools(now) if turn.tools.pending else [])
+
+    def _cannot_complete(self, turn: Turn, code: str, message: str) -> list[Action]:
+        if turn.phase is Phase.HELD:
+            return self._silence("failed")  # nobody has asked yet: it is tried again
+        return self._fail(turn, code, message)
 
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()

@@ -457,6 +457,16 @@ def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, par
     assert talk.state == "thinking"
 
 
+def test_a_stage_that_lost_its_bus_ends_a_turn_that_needs_it_only(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    talk.token(1, "Hello.", last=True, now=0)
+    assert talk.stage_lost_bus("llm", "gone") == talk.stage_lost_bus("face", "gone") == []
+    assert talk.stage_lost_bus("asr", "gone") == []  # nobody speaks
+    assert of(talk.stage_lost_bus("tts", "gone"), CloseTurn) == [CloseTurn(1, "failed")]
+    # It may have missed that the turn is over.
+    assert of(talk.stage_lost_bus("tts", "gone"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
+
+
 def test_a_lost_bus_ends_an_incomplete_turn_only(talk: Conversation) -> None:
     talk.submit_text("Hi.", 0)
     assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]

@@ -24,6 +24,7 @@ from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
 from visavis.serving.discovery import Replica, discover
+from visavis.v1 import control_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -192,7 +193,11 @@ async def test_the_bus_restarts_in_mid_answer(
         await asyncio.to_thread(rig.nats.stop)
         events = await collect(session, "failed")
         assert "bus" in events[-1]["reason"]
+        await session.ask("And now?")  # its answer is lost as well
+        await collect(session, "opened")
         await asyncio.to_thread(rig.nats.start)
+        events = await collect(session, "failed")
+        assert "bus" in events[-1]["reason"]
         await until(lambda: doubles.bus.connected)
         doubles.script.silent = set()
         await eventually(client.answers)
@@ -213,6 +218,25 @@ async def test_an_answer_does_not_wait_for_what_a_bus_that_blinked_has_lost(
         events = await collect(session, "failed")
         assert "bus" in events[-1]["reason"]
         await until(lambda: rig.running.inside.bus.connected)
+        doubles.script.silent = set()
+        await session.ask("And now?")
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts"])
+async def test_an_answer_does_not_wait_for_what_a_stage_that_lost_its_bus_has_said(
+    client: GatewayClient, doubles: Doubles, stage: str
+) -> None:
+    """The gateway's own connection is fine: only the stage knows."""
+    doubles.script.silent = {stage}
+    async with client.session() as session:
+        await session.ask("Hello?")
+        await collect(session, "opened")
+        told = control_pb2.AttachEvent(bus_lost=control_pb2.BusLost())
+        await doubles.running[stage].events[session.id].put(told)
+        events = await collect(session, "failed")
+        assert events[-1]["reason"] == f"{stage}: its connection to the bus was lost"
         doubles.script.silent = set()
         await session.ask("And now?")
         events = await collect(session, "finished", "failed")

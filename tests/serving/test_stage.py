@@ -241,6 +241,18 @@ async def test_a_turn_that_is_over_before_it_begins_is_told_as_cancelled(
         assert client.reader.stage.turn is None
 
 
+async def test_a_connection_to_the_bus_that_blinks_is_told_as_it_goes_and_as_it_is_back(
+    bus: Bus, leases: Leases
+) -> None:
+    """A turn that begins while it is away may lack something, too."""
+    async with attached(leases, bus, "blinks") as client:
+        await bus.client.force_reconnect()
+        assert await client.next_kinds(2) == ["bus_lost"] * 2
+        assert bus.connected
+        await client.say(1, "go")
+        assert await client.next_kinds(2) == ["turn_started", "turn_finished"]
+
+
 async def test_the_end_of_the_lease_frees_everything(bus: Bus, leases: Leases) -> None:
     before = asyncio.all_tasks()
     async with attached(leases, bus, "close") as client:

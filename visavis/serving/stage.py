@@ -307,7 +307,7 @@ class Stage(Generic[TurnT]):
                 self._inputs[kind] = await held.enter_async_context(subscription)
             held.push_async_callback(self._cancel_work)
             await self._events.ready(self._instance)
-            loops = [*work.loops(), self._tell_draining()]
+            loops = [*work.loops(), self._tell_draining(), self._tell_losses()]
             if Kind.TURN in self._inputs:
                 loops.append(self._follow(work.announced))
             stream = self._events.serve(requests, on_request, *loops)
@@ -318,6 +318,12 @@ class Stage(Generic[TurnT]):
     async def _tell_draining(self) -> None:
         await self._draining.wait()
         await self._events.draining()
+
+    async def _tell_losses(self) -> None:
+        losses = self._bus.losses
+        while True:
+            losses = await self._bus.next_loss(losses)
+            await self._events.bus_lost()
 
     async def _follow(self, announced: Callable[[TurnChunk], None]) -> None:
         async for chunk in self._inputs[Kind.TURN]:

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class AttachEvent(_message.Message):
-    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice", "draining", "tools_called")
+    __slots__ = ("ready", "turn_started", "turn_finished", "turn_failed", "turn_notice", "draining", "tools_called", "bus_lost")
     READY_FIELD_NUMBER: _ClassVar[int]
     TURN_STARTED_FIELD_NUMBER: _ClassVar[int]
     TURN_FINISHED_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class AttachEvent(_message.Message):
     TURN_NOTICE_FIELD_NUMBER: _ClassVar[int]
     DRAINING_FIELD_NUMBER: _ClassVar[int]
     TOOLS_CALLED_FIELD_NUMBER: _ClassVar[int]
+    BUS_LOST_FIELD_NUMBER: _ClassVar[int]
     ready: AttachReady
     turn_started: TurnStarted
     turn_finished: TurnFinished
@@ -22,9 +23,14 @@ class AttachEvent(_message.Message):
     turn_notice: TurnNotice
     draining: Draining
     tools_called: ToolsCalled
-    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., tools_called: _Optional[_Union[ToolsCalled, _Mapping]] = ...) -> None: ...
+    bus_lost: BusLost
+    def __init__(self, ready: _Optional[_Union[AttachReady, _Mapping]] = ..., turn_started: _Optional[_Union[TurnStarted, _Mapping]] = ..., turn_finished: _Optional[_Union[TurnFinished, _Mapping]] = ..., turn_failed: _Optional[_Union[TurnFailed, _Mapping]] = ..., turn_notice: _Optional[_Union[TurnNotice, _Mapping]] = ..., draining: _Optional[_Union[Draining, _Mapping]] = ..., tools_called: _Optional[_Union[ToolsCalled, _Mapping]] = ..., bus_lost: _Optional[_Union[BusLost, _Mapping]] = ...) -> None: ...
 
 class Draining(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class BusLost(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 

@@ -58,7 +58,10 @@ class Bus:
         self.refused = ""
         """What the server has not let it say or hear, last; whoever asks may empty it before."""
         self.losses = 0
-        """How many times the connection has gone: what was on its way then may be lost."""
+        """How many times the connection has gone, and how many times it was back: what was on its
+        way then, or came between, may be lost."""
+        self._lost = asyncio.Event()
+        self._away = False
         self._settled = False
         """Whether the first connection is there, or was given up."""
         self._closing = False
@@ -114,7 +117,13 @@ class Bus:
     @property
     def connected(self) -> bool:
         """Whether the server is there now; a lost connection comes back by itself."""
-        return bool(self._client.is_connected)
+        return bool(self._client.is_connected) and not self._away
+
+    async def next_loss(self, known: int) -> int:
+        """Returns `losses` as soon as there are more than `known`."""
+        while self.losses <= known:
+            await self._lost.wait()
+        return self.losses
 
     @property
     def client(self) -> Client:
@@ -191,12 +200,20 @@ class Bus:
 
     async def _on_disconnected(self) -> None:
         if not self._closing:
-            self.losses += 1
+            self._away = True
+            self._count_loss()
             log.warning("bus connection lost; reconnecting")
 
     async def _on_reconnected(self) -> None:
+        self._away = False
+        self._count_loss()
         metrics.bus_reconnects.inc()
         log.info("bus connection is back")
+
+    def _count_loss(self) -> None:
+        self.losses += 1
+        lost, self._lost = self._lost, asyncio.Event()
+        lost.set()
 
 
 def _refused(login: Login | None) -> str:
