@@ -162,6 +162,25 @@ def test_a_deletion_that_is_cut_off_leaves_the_name_free_and_is_made_up_for(
     assert not list(folder.rglob("*.npz"))
 
 
+def test_an_avatar_can_be_deleted_from_a_full_disk(
+    tmp_path: Path, store: AvatarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, digest = tmp_path / "avatars" / "ann", "SHA-256=abc"
+    packed = pack({name: DEFAULT_FOLDER / name for name in FILES}, "0123456789abcdef")
+    store.take("ann", packed, digest)
+    write_text = Path.write_text
+
+    def where_there_is_room(path: Path, text: str) -> int:
+        if folder.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write_text(path, text)
+
+    monkeypatch.setattr(Path, "write_text", where_there_is_room)
+    store.delete("ann")
+    assert not store.has("ann") and not list(tmp_path.rglob("*.npz"))
+    assert store.deleted() == {"ann": digest} and store.buried() == {digest}
+
+
 def test_a_folder_that_cannot_be_written_is_told_and_left_clean(tmp_path: Path) -> None:
     store = AvatarStore(tmp_path, _no_studio)
     with (

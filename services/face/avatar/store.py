@@ -204,11 +204,18 @@ class FolderStore(ABC, Generic[KeptT]):
             raise InvalidInputError(f"avatar {name!r} ships with the product and stays")
         with self._changing:
             folder = self._folder_of(name)
-            digest = noted(folder / _SHARED)
-            self._deleted.note(name, digest)
-            if digest and noted(folder / _MARK):
-                self._buried.add([digest])
+            digest, mark = noted(folder / _SHARED), noted(folder / _MARK)
+            try:
+                self._note_deleted(name, digest, mark)
+            except OSError:  # of a full disk: what goes makes room for the notes
+                self._remove(name)
+                self._note_deleted(name, digest, mark)
             self._remove(name)
+
+    def _note_deleted(self, name: str, digest: str, mark: str) -> None:
+        self._deleted.note(name, digest)
+        if digest and mark:
+            self._buried.add([digest])
 
     # As a shelf
 
