@@ -162,6 +162,23 @@ def test_a_deletion_that_is_cut_off_leaves_the_name_free_and_is_made_up_for(
     assert not list(folder.rglob("*.npz"))
 
 
+def test_what_a_killed_process_had_written_of_an_avatar_does_not_stay(
+    tmp_path: Path, store: AvatarStore
+) -> None:
+    """It has no name by which it could be deleted; what is being written now is let alone."""
+    folder, packed = tmp_path / "avatars", pack({name: DEFAULT_FOLDER / name for name in FILES})
+    cut_off, at_work = folder / ".new-1" / "ann", folder / ".new-2" / "eve"
+    for being_made in (cut_off, at_work):
+        being_made.mkdir(parents=True)
+        (being_made / "portrait.jpg").write_bytes(b"a person")
+    os.utime(cut_off.parent, (0, 0))
+    store.take("bob", packed, "")
+    assert {path.parent for path in folder.rglob("portrait.jpg")} == {at_work, folder / "bob"}
+    os.utime(at_work.parent, (0, 0))
+    AvatarStore(folder, _no_studio)
+    assert [path.parent for path in folder.rglob("portrait.jpg")] == [folder / "bob"]
+
+
 def test_an_avatar_can_be_deleted_from_a_full_disk(
     tmp_path: Path, store: AvatarStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -65,8 +66,10 @@ _SHARED = ".shared"
 _MARK = ".mark"
 """File of an avatar's folder: what tells it from any other. Those that were made before there were
 marks have none, and are not buried: another one may have the same digest."""
-_GONE = ".gone-"
-"""Of folders of avatars that are being deleted."""
+_GONE, _NEW = ".gone-", ".new-"
+"""Of folders of avatars that are being deleted, or written."""
+_WRITTEN_WITHIN_S = 600.0
+"""Whoever has not written an avatar by then was cut off."""
 KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
 """Loaded avatars kept for the next session; each takes about 8 MB."""
@@ -131,6 +134,7 @@ class FolderStore(ABC, Generic[KeptT]):
         """Another process may put another avatar in the folder."""
         self.on_gone: Callable[[str], None] = lambda name: None
         """Told, on any thread, of an avatar that is deleted: nobody is to keep anything of it."""
+        self._forget_cut_off()
 
     @abstractmethod
     def _read(self, folder: Path) -> KeptT:
@@ -263,15 +267,21 @@ class FolderStore(ABC, Generic[KeptT]):
         self._buried.add(digests)
 
     def _remove(self, name: str) -> None:
-        """With whatever earlier deletions left that were cut off."""
         with self._loading:
             self._loaded.pop(name, None)
         if self._is_there(self._folder, name):
             self._discard(self._folder / name)
         forget_aside(self._folder / name)
-        for cut_off in self._folder.glob(f"{_GONE}*"):
-            shutil.rmtree(cut_off, ignore_errors=True)
+        self._forget_cut_off()
         self.on_gone(name)
+
+    def _forget_cut_off(self) -> None:
+        """What is left of avatars that were deleted, or written, as their process was killed."""
+        began_s = time.time() - _WRITTEN_WITHIN_S
+        for cut_off in (*self._folder.glob(f"{_GONE}*"), *self._folder.glob(f"{_NEW}*")):
+            with contextlib.suppress(FileNotFoundError):  # another process was faster
+                if cut_off.name.startswith(_GONE) or cut_off.stat().st_mtime < began_s:
+                    shutil.rmtree(cut_off, ignore_errors=True)
 
     def _discard(self, there: Path) -> None:
         """Moved away at once, so that whatever cuts it off leaves no part of it under its name."""
@@ -310,7 +320,8 @@ class FolderStore(ABC, Generic[KeptT]):
     def _place(self, name: str, write: Callable[[Path], None]) -> None:
         """Written aside and moved in place, so that nobody ever sees half an avatar."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".new-", dir=self._folder) as aside:
+        self._forget_cut_off()
+        with tempfile.TemporaryDirectory(prefix=_NEW, dir=self._folder) as aside:
             made = Path(aside) / name
             made.mkdir()
             write(made)
