@@ -16,7 +16,7 @@ from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools, ToolDoer
 from gateway.tools.offers import Call
-from visavis.serving.errors import UnknownNameError, VisavisError
+from visavis.serving.errors import StageLostError, UnknownNameError, VisavisError
 
 
 class Performer:
@@ -105,8 +105,12 @@ class Performer:
         )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
-        if not self._stages.settled:
-            await self._stages.settle()
+        if not self._stages.may_begin:
+            try:
+                await self._stages.settle()
+            except StageLostError as error:
+                self._lost("tts", action.turn, error)
+                return
             held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
             self._feed.announce_again(held=held, motion_frame=frame)
         if self._conversation.turn is not turn:
@@ -115,7 +119,7 @@ class Performer:
             await self._parts.answering.answer(turn, action)
             self.perform(self._conversation.sources_known(turn.number))
         except VisavisError as error:
-            self._lost(action.turn, error)
+            self._lost("llm", action.turn, error)
 
     def _confirm(self, action: actions.ConfirmTurn) -> None:
         self._playout.confirm(action.turn)
@@ -124,9 +128,9 @@ class Performer:
         self._feed.send_clock(action.turn, 0, RATE_HZ)
         self._stopwatch.confirmed(self._now())
 
-    def _lost(self, turn: int, error: VisavisError) -> None:
-        """The language model cannot be asked."""
-        self.perform(self._conversation.stage_failed("llm", turn, "stage_lost", str(error)))
+    def _lost(self, stage: str, turn: int, error: VisavisError) -> None:
+        """It cannot be asked."""
+        self.perform(self._conversation.stage_failed(stage, turn, "stage_lost", str(error)))
 
     def _close(self, action: actions.CloseTurn) -> None:
         metrics.turns.labels(action.outcome).inc()
@@ -181,7 +185,7 @@ class Performer:
         try:
             await self._parts.answering.go_on(turn, action)
         except VisavisError as error:
-            self._lost(action.turn, error)
+            self._lost("llm", action.turn, error)
 
     def _filler(self) -> str:
         """What is said while a tool takes its time, as a phrase that ends; "": nothing."""

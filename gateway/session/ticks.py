@@ -135,7 +135,7 @@ class Ticks:
     @property
     def may_begin(self) -> bool:
         """Whether the stages are there for a turn."""
-        return self._parts.stages.settled and self._parts.presence.departure is None
+        return self._parts.stages.may_begin and self._parts.presence.departure is None
 
     def _greet(self, now: float) -> None:
         welcome = self._parts.answering.welcome

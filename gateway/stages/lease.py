@@ -137,6 +137,19 @@ class StageLease:
         """Whether the session was let in: a slot is all that it needs."""
         return self._admitted
 
+    @property
+    def there(self) -> bool:
+        """Whether a replica serves the session."""
+        return self._ready.is_set()
+
+    async def be_there(self) -> None:
+        """Returns once one does. Raises StageLostError if that takes long."""
+        try:
+            async with asyncio.timeout(RETURN_TIMEOUT_S):
+                await self._ready.wait()
+        except TimeoutError:
+            raise self._absent() from None
+
     async def attach(self) -> None:
         """Take a slot, also anew after `release`.
 
@@ -161,9 +174,12 @@ class StageLease:
                     await self._ready.wait()
                     await self._call.write(request)
         except TimeoutError:
-            raise StageLostError(f"no replica serves the session now: {self._away}") from None
+            raise self._absent() from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise StageLostError("the connection to its replica was lost") from error
+
+    def _absent(self) -> StageLostError:
+        return StageLostError(f"no replica serves the session now: {self._away}")
 
     async def tell(self, request: Any) -> None:
         """Tell the stage now; where it is away, it is told as it returns."""

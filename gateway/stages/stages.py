@@ -140,10 +140,20 @@ class Stages:
         """Whether no stage is just going from one replica to another."""
         return all(lease.settled.is_set() for lease in self._leases.values())
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether a turn may: all is settled, and there is a voice."""
+        voice = self._leases.get("tts")
+        return self.settled and (voice is None or voice.there)
+
     async def settle(self) -> None:
-        """Returns once a turn may begin."""
+        """Returns once a turn may begin. Raises StageLostError where the voice is away for long:
+        what is written until it is back it will not have heard.
+        """
         for lease in self._leases.values():
             await lease.settled.wait()
+        if (voice := self._leases.get("tts")) is not None:
+            await voice.be_there()
 
     async def attach(self) -> None:
         """Attach to all four, or to none and raise the first error. Also anew after `release`.

@@ -149,6 +149,28 @@ async def test_a_service_killed_in_mid_answer(
         assert events[-1]["event"] == "finished", events[-3:]
 
 
+async def test_an_answer_is_not_written_before_there_is_a_voice_for_it(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    """What is written while it is away it will not have heard."""
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        await doubles.stop("tts")
+        await eventually(lambda: _is_away(client, path, "tts"))
+        await session.ask("Hello?")
+        events = await collect(session, "failed")
+        assert "tts: no replica serves the session now" in events[-1]["reason"]
+        await session.ask("And now?")
+        await collect(session, "opened")
+        await doubles.start("tts")
+        events = await collect(session, "finished", "failed")
+        assert events[-1]["event"] == "finished"
+
+
+async def _is_away(client: GatewayClient, path: str, stage: str) -> bool:
+    return await _attached(client, path, stage) is None
+
+
 async def test_a_picture_lost_on_the_bus_is_made_good_at_once(
     client: GatewayClient, doubles: Doubles
 ) -> None:
