@@ -343,8 +343,9 @@ class AnswerCache:
         if self._learned_file is None:
             return
         async with self._saving:
+            dumped = self.learned.dump() if self.learned.text_bytes else ""
             try:
-                await asyncio.to_thread(_write_learned, self._learned_file, self.learned.dump())
+                await asyncio.to_thread(_write_learned, self._learned_file, dumped)
             except OSError as error:
                 log.warning("learned answers: cannot be saved: %s", error)
 
@@ -375,7 +376,13 @@ def _read_learned(path: Path) -> str:
 
 
 def _write_learned(path: Path, dumped: str) -> None:
-    """Replace the file, which is there complete or not at all. Blocks. Raises OSError."""
+    """Replace the file, which is there complete or not at all. Blocks. Raises OSError.
+
+    dumped: "": nothing is known any more, which takes no room on a disk that is full.
+    """
+    if not dumped:
+        path.unlink(missing_ok=True)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with placed_whole(path, prefix=".learned-") as file:
         file.write(dumped.encode())

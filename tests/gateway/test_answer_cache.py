@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.answers.cache import LEARNED_FILE, AnswerCache, LearnedLimits, Speaker
+from tests.full_disk import limited_files
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -136,6 +137,16 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     assert again.learned.all(NOW) == cache.learned.all(NOW)
     assert again.learned.text_bytes == cache.learned.text_bytes
     assert [path.name for path in (tmp_path / "new").iterdir()] == [LEARNED_FILE]
+
+
+async def test_what_was_forgotten_on_a_full_disk_does_not_come_back(cache_of: CacheOf) -> None:
+    cache = cache_of()
+    await cache.learn("Who are you?", "A face.", ADA)
+    with limited_files(0):
+        assert await cache.forget_learned() == 1
+    again = cache_of()
+    await again.open()
+    assert again.learned.all(NOW) == []
 
 
 @pytest.mark.parametrize(
