@@ -33,7 +33,7 @@ from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
-from visavis.serving.errors import InvalidInputError, OutOfOrderError
+from visavis.serving.errors import DrainingError, InvalidInputError, OutOfOrderError
 from visavis.serving.lease import LIGHT_FOR_A_SLOT, CallLimit, read_config
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import audio2face_pb2_grpc, control_pb2, face_pb2, face_pb2_grpc
@@ -214,6 +214,8 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
             count = loop_pictures(FPS, self._settings.idle_life_s, listening=listening)
             async with contextlib.aclosing(pictures):
                 async for response in _loop_responses(pictures, count):
+                    if self.leases.draining:  # it takes minutes, and another face can draw it
+                        raise DrainingError("loop: this face is about to end; ask another one")
                     self._set_aside(await self._studio.loops_cpu_s())
                     yield response
 

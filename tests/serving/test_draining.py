@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+import signal
+import sys
+
+import grpc
 import pytest
 
+from tests.llm.http_server import Exchange, HttpServer
 from tests.serving.test_stage import attached, leases_of
 from visavis.serving.discovery import parse_info
 from visavis.serving.errors import DrainingError, status_of
 from visavis.serving.lifetime.draining import Drain, Phase
+from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
 
 
@@ -54,6 +62,46 @@ async def test_sessions_are_told_to_leave_their_turns_go_on_and_nobody_new_is_ta
         assert await client.next_kinds(3) == ["turn_finished", "turn_started", "turn_finished"]
         leases.slots.left.clear()
     assert (leases.held, leases.slots.left.is_set()) == (0, True)
+
+
+async def test_a_call_without_a_session_is_answered_to_its_end() -> None:
+    stopping = asyncio.Event()
+
+    async def write(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event({"choices": [{"delta": {"content": "One."}}]})
+        await stopping.wait()
+        await exchange.event({"choices": [{"delta": {"content": " Two."}}]})
+        await exchange.event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+
+    async with HttpServer(write).running() as model:
+        flags = ["--backend", "openai", "--url", model.url, "--model", "first", "--grace-s", "0"]
+        service = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "services.llm", "--nats-url", "", "--metrics-port", "-1"),
+            *flags,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert service.stderr is not None
+        async for line in service.stderr:
+            if ready := re.search(rb"gRPC on (\S+:\d+)", line):
+                break
+        assert ready is not None
+        async with grpc.aio.insecure_channel(ready[1].decode()) as channel:
+            stub = llm_pb2_grpc.LanguageModelStub(channel)
+            said = [llm_pb2.Message(role=llm_pb2.Message.USER, content="Count.")]
+            answer = aiter(stub.Generate(llm_pb2.GenerateRequest(messages=said)))
+            text = (await anext(answer)).text
+            service.send_signal(signal.SIGTERM)
+            with pytest.raises(grpc.aio.AioRpcError):  # nothing new is taken
+                while True:
+                    await stub.GetStatus(control_pb2.GetStatusRequest())
+            stopping.set()
+            try:
+                async for piece in answer:
+                    text += piece.text
+            finally:
+                ended = await service.wait()
+        assert (text, ended) == ("One. Two.", 0)
 
 
 def test_discovery_tells_who_is_draining() -> None:

@@ -3,7 +3,7 @@
 settings -> bus -> bundles -> gRPC server (NOT_SERVING) -> load -> SERVING -> registered
 SIGTERM: draining -> no session is left, or the limit is reached -> ended
 SIGINT, or SIGTERM again: ended
-ended: unregistered -> NOT_SERVING -> grace -> closed
+ended: unregistered -> NOT_SERVING -> calls at work have the rest of the limit, and grace -> closed
 """
 
 from __future__ import annotations
@@ -182,6 +182,8 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
                 registration.drain()
             await _set_health(health_servicer, grpc_names, serving=False)
             await ending.drained(service.leases)
+        else:
+            service.leases.drain()
     finally:
         log.info("%s is stopping", instance)
         collecting.stop()
@@ -189,7 +191,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
             await registration.stop()
         await capacity.stop()
         await _set_health(health_servicer, grpc_names, serving=False)
-        await server.stop(settings.grace_s)
+        await ending.answered(server, settings.grace_s)
         await service.close()
         if bus is not None:
             await bus.close()
@@ -236,6 +238,19 @@ class _Ending:
             async with cancelled_at_last(*news) as tasks:
                 left_s = self._drain.left_s(self._clock.now())
                 await asyncio.wait(tasks, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+
+    async def answered(self, server: grpc.aio.Server, grace_s: float) -> None:
+        """End the server once the calls that run are answered; no other one is taken.
+
+        They have what is left of the limit, and `grace_s`, which is all if it is told again.
+        """
+        left_s = self._drain.left_s(self._clock.now())
+        async with cancelled_at_last(self._again.wait()) as told_again:
+            stopping = asyncio.create_task(server.stop(left_s + grace_s))
+            await asyncio.wait({stopping, *told_again}, return_when=asyncio.FIRST_COMPLETED)
+        if not stopping.done():
+            await server.stop(grace_s)
+        await stopping
 
 
 def _make_server(

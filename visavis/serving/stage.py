@@ -407,6 +407,11 @@ class Leases:
         metrics.draining.set(1)
 
     @property
+    def draining(self) -> bool:
+        """Whether this replica is about to end."""
+        return self._draining.is_set()
+
+    @property
     def held(self) -> int:
         """Sessions that have not left."""
         return self.slots.held

@@ -33,7 +33,7 @@ class Drain:
     def told_to_stop(self, now_s: float, *, at_once: bool = False) -> None:
         """The first time it drains; told again, or to stop `at_once`, it waits for nobody."""
         if at_once or self.phase is not Phase.SERVING:
-            self.phase = Phase.ENDED
+            self.phase, self._ends_at_s = Phase.ENDED, now_s
         else:
             self.phase, self._ends_at_s = Phase.DRAINING, now_s + self._limit_s
 
@@ -44,5 +44,5 @@ class Drain:
         return self.phase
 
     def left_s(self, now_s: float) -> float:
-        """Until the limit, while it drains."""
+        """Until the limit; none where it waits for nobody."""
         return max(0.0, self._ends_at_s - now_s)

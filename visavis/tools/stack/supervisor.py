@@ -426,9 +426,9 @@ class Stack:
         await end_tasks(self._keeping.values())
         self._keeping.clear()
         gateways = self._names(GATEWAY)
-        now = signal.SIGINT  # without handing sessions over: the others end, too
+        now = signal.SIGINT  # without handing sessions over, or draining: all others end, too
         await asyncio.gather(*(c.stop(now) for n, c in self.children.items() if n in gateways))
-        await asyncio.gather(*(c.stop() for c in (*self.children.values(), *self._passing)))
+        await asyncio.gather(*(c.stop(now) for c in (*self.children.values(), *self._passing)))
         if self._buckets is not None:
             await self._buckets.stop()
         if self._bus is not None:
