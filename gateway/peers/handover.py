@@ -83,13 +83,15 @@ class Handover:
     # ------------------------------------------------------------ giving
 
     async def leave(self, drain: Drain) -> None:
-        """Have all sessions go on elsewhere; returns once the process may end.
+        """Have all sessions go on elsewhere, and what is asked for without one be answered; returns
+        once the process may end.
 
         Where there is nobody else, each ends between two turns.
         """
-        self._sessions.leaving.set()
+        here = self._sessions
+        here.leaving.set()
         self._peers.drain()
-        while drain.look(self._clock.now(), self._sessions.taken) is Phase.DRAINING:
+        while drain.look(self._clock.now(), here.taken + here.requests) is Phase.DRAINING:
             ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]
             if ready:
                 await self._give_all(ready)

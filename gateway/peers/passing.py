@@ -104,7 +104,7 @@ class PassOn:
         except (VisavisError, HTTPException) as error:
             await problem_of(error)(scope, receive, send)
             return
-        if session and scope["type"] == "http":
+        if scope["type"] == "http":
             with gateway.sessions.in_use(session):
                 await self._app(scope, receive, send)
         else:

@@ -94,7 +94,7 @@ class Sessions:
 
     @contextmanager
     def in_use(self, session_id: str) -> Iterator[None]:
-        """A request of a session is being answered: it stays for as long."""
+        """A request of a session is being answered: it stays for as long. "": one of none."""
         self._uses[session_id] += 1
         try:
             yield
@@ -135,6 +135,11 @@ class Sessions:
     def limit_reached(self) -> str:
         """What is told where `free` is 0."""
         return f"sessions: {self._settings.max_sessions} are open, the most allowed"
+
+    @property
+    def requests(self) -> int:
+        """How many requests are being answered."""
+        return self._uses.total()
 
     @property
     def busy(self) -> int:

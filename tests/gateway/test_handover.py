@@ -17,7 +17,7 @@ from gateway.peers.peers import Peer
 from gateway.settings import GatewaySettings
 from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, until
-from tests.gateway.doubles import Doubles
+from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import DrainingError
@@ -309,3 +309,19 @@ async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
     [name] = await made
     await left
     assert gateway.inside.sessions.has(name)
+
+
+async def test_a_request_without_a_session_is_waited_for(
+    leaving: RunningGateway, doubles: Doubles
+) -> None:
+    face = doubles.running["face"]
+    assert isinstance(face, FaceDouble)
+    form: dict[str, Any] = {"data": {"name": "slow"}, "files": {"photo": ("x", b"slow")}}
+    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False) as http:
+        making = asyncio.create_task(http.post("/v1/avatars", **form))
+        await until(lambda: face.creating)
+        left = drain(leaving)
+        await until(lambda: leaving.inside.sessions.draining)
+        assert not left.done()
+        making.cancel()
+        await left
