@@ -38,6 +38,8 @@ TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "pr
 
 
 class Llm(LlmDouble):
+    written = 0
+
     async def request(self, session: str, request: Any) -> None:
         """Says what it was asked, where that is what it answers."""
         if self.script.answer or request.WhichOneof("request") != "begin":
@@ -55,6 +57,7 @@ class Llm(LlmDouble):
         else:
             for piece in ("You see ", *results, "this."):
                 yield llm_pb2.GenerateResponse(text=piece)
+        self.written += 1
         yield llm_pb2.GenerateResponse(finish_reason="stop", prompt_tokens=7, completion_tokens=2)
 
 
@@ -213,6 +216,23 @@ async def test_text_tools_push_to_talk_and_answers_apart(
         assert apart["conversation_id"] is None
         assert client.sound(apart["id"]) == pytest.approx(2 * 0.5 * RATE_HZ, abs=8)
         assert client.orders.errors == [] and client.orders.quiet
+
+
+async def test_an_answer_that_is_written_apart_waits_for_a_voice_that_comes_back(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        [session] = gateway.inside.sessions.all()
+        await doubles.stop("tts")
+        await until(lambda: session.stages.instances["tts"] is None)
+        llm = doubles.running["llm"]
+        assert isinstance(llm, Llm)
+        before = llm.written
+        await client.say("response.create", response={"max_output_tokens": 100})
+        await until(lambda: llm.written > before)
+        await doubles.start("tts")
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
 
 
 async def test_a_voice_interrupts_and_nothing_of_the_answer_comes_after(
