@@ -7,9 +7,10 @@ id: the peer answers for it from then on, and its visitors connect again at the 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -30,10 +31,13 @@ log = logging.getLogger(__name__)
 _LOOK_S = 0.05
 # Of the last ones only: what is handed over has to fit into one message of the bus.
 _TURNS_TOLD = 20
+_AROUND_BYTES = 1000
 # So many times in vain peers are looked for before sessions end with this gateway.
 _LOOKS_ALONE = 5
 # After a peer has refused.
 _PAUSE_S = 1.0
+
+T = TypeVar("T")
 
 Say: TypeAlias = Callable[[Session, str], Awaitable[Any]]
 
@@ -129,9 +133,10 @@ class Handover:
     async def _moves(self, session: Session, peer: Peer) -> bool:
         """Whether the peer has taken it; then it is gone from here."""
         record = _record_of(session, self._rooms.record(session.id))
+        told = {"session": _newest_of(record, self._peers.largest_bytes - _AROUND_BYTES)}
         async with session.presence.departing() as departure:
             try:
-                await self._peers.tell(peer, {"session": record.model_dump(mode="json")})
+                await self._peers.tell(peer, told)
             except VisavisError as error:
                 log.warning("session %s stays for now: %s", session.id, error)
             else:
@@ -213,3 +218,18 @@ def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
         attached=session.stages.attached,
         room=room,
     )
+
+
+def _newest_of(record: SessionRecord, most_bytes: int) -> dict[str, Any]:
+    """As it is told: of what was said and done only the newest, where all of it is too much."""
+    while True:
+        told = record.model_dump(mode="json")
+        if len(json.dumps(told)) <= most_bytes or not (record.said or record.turns):
+            return told
+        record.said = _newer(record.said)
+        record.turns, record.timelines = _newer(record.turns), _newer(record.timelines)
+
+
+def _newer(all_of_it: list[T]) -> list[T]:
+    """Three quarters at the most."""
+    return all_of_it[len(all_of_it) // 4 + 1 :]

@@ -169,6 +169,11 @@ class Peers:
         if self._registration is not None:
             self._registration.drain()
 
+    @property
+    def largest_bytes(self) -> int:
+        """What one message to a peer may hold."""
+        return self._bus.client.max_payload
+
     async def tell(self, peer: Peer, message: dict[str, Any]) -> None:
         """Hand something over to a peer. Raises StageLostError, BusError, AtCapacityError."""
         subject, payload = handover_subject(owner_of(peer.instance)), json.dumps(message).encode()

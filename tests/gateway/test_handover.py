@@ -156,6 +156,19 @@ async def test_a_session_goes_on_where_it_stood(
     await session.aclose()
 
 
+async def test_a_session_in_which_too_much_was_said_for_one_message_goes_on_with_the_newest(
+    gateway: RunningGateway, leaving: RunningGateway
+) -> None:
+    said = [{"side": "visitor", "text": f"{k}" + "问" * 1900} for k in range(100)]
+    async with GatewayClient(leaving.url) as theirs:
+        made = await theirs.call("POST", "/v1/sessions", json={"history": said}, headers=HERE)
+    name = made.json()["id"]
+    before = leaving.inside.sessions.get(name).said
+    await drain(leaving)
+    kept = gateway.inside.sessions.get(name).said
+    assert 10 < len(kept) < len(before) and kept == before[-len(kept) :]
+
+
 def last_asked(doubles: Doubles) -> list[str]:
     """The questions that the language model was last asked."""
     asked = " ".join(text for _, text in doubles.seen.prompts[-1]) if doubles.seen.prompts else ""
