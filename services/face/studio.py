@@ -22,6 +22,7 @@ from services.face.avatar.consent import NOT_STATED, Consent
 from services.face.avatar.heads import HeadContent, HeadFile, read_head
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES, is_packed
+from services.face.avatar.store import not_kept
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
@@ -402,7 +403,7 @@ def open_studio(settings: FaceSettings, bus: Bus | None = None) -> Studio:
 
 
 def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
-    """The avatar `name` once more, as `new_name`."""
+    """The avatar `name` once more, as `new_name`. Raises as `create` does."""
     shelf = engine.shelf
     known = {info.name: info for info in engine.avatars()}
     if name not in known:
@@ -411,5 +412,8 @@ def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
         raise InvalidInputError(f"avatar {name!r} ships with the product and keeps its name")
     with contextlib.suppress(AtCapacityError):  # one goes for the one that comes
         engine.check_new(new_name)
-    shelf.take(new_name, shelf.pack(name), "")
+    try:
+        shelf.take(new_name, shelf.pack(name), "")
+    except OSError as error:
+        raise not_kept(new_name, error) from error
     return next(info for info in engine.avatars() if info.name == new_name)

@@ -17,6 +17,7 @@ from tests.face.made_head import bundle_files, zipped
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.face.test_servicer_studio import Stub, serving
+from tests.full_disk import limited_files
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import face_pb2
@@ -93,6 +94,16 @@ async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
         assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     async with serving(ours, bus=keeping_bus) as again:
         assert await names(again) == ["default", "anna"], "what was deleted has come back"
+
+
+async def test_a_name_for_which_the_disk_has_no_room_is_refused_in_words(tmp_path: Path) -> None:
+    made(tmp_path, "ann")
+    async with serving(tmp_path) as one:
+        with limited_files(1000), pytest.raises(grpc.aio.AioRpcError) as refused:
+            await one.RenameAvatar(face_pb2.RenameAvatarRequest(name="ann", new_name="anna"))
+        assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refused.value.details() == "avatar 'anna' could not be kept: File too large"
+        assert await names(one) == ["default", "ann"]
 
 
 async def test_what_is_deleted_where_there_is_no_bus_does_not_come_back_from_it(
