@@ -37,9 +37,10 @@ REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
 GLANCE_S = 0.3
 BUS_TIMEOUT_S = 1.0
-# Leases end with their connection: one to a replica that was not found once may be in use. To one
-# that has really gone it breaks by itself, by keepalive.
-KEEP_UNUSED_S = 10.0
+# Leases and calls end with their connection: one to a replica that was not found may be in use, for
+# one that ends is not found any more, and answers what it was asked. To one that has really gone it
+# breaks by itself, by keepalive.
+KEEP_UNUSED_S = 120.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
 # Instances: more than a fleet has at once, with some hours of one that dies again and again.
