@@ -190,10 +190,12 @@ class Stack:
                 await self._until_ready()
         except TimeoutError:
             late = [c for c in self.processes if c.state is not State.READY]
-            raise VisavisError(
-                "\n".join(_complaint(c, "did not become ready") for c in late)
-                or f"the gateway does not become ready: {await self._gateway_says()}"
-            ) from None
+            if complaints := [_complaint(c, "did not become ready") for c in late]:
+                raise VisavisError("\n".join(complaints)) from None
+            if unfound := sorted(self._unfound):
+                raise VisavisError(f"not to be found on the bus: {', '.join(unfound)}") from None
+            if (said := await self._gateway_says()) != "ok":  # else it was just in time
+                raise VisavisError(f"the gateway does not become ready: {said}") from None
         finally:
             self._deadline = None
         self.ready_s = self._clock.now() - started
@@ -293,10 +295,14 @@ class Stack:
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
             working = all(child.state is State.READY for child in self.processes)
-            found = self.children.keys() <= {replica.label for replica in self.replicas}
-            if working and found and await self._gateway_says() == "ok":
+            if working and not self._unfound and await self._gateway_says() == "ok":
                 return
             await asyncio.sleep(_POLL_S)
+
+    @property
+    def _unfound(self) -> set[str]:
+        """Names of those that have not said on the bus that they are there."""
+        return self.children.keys() - {replica.label for replica in self.replicas}
 
     async def refresh(self) -> None:
         """Bring `replicas` and `starting` up to date."""
