@@ -13,6 +13,10 @@ from html.parser import HTMLParser
 
 LONGEST = 110
 """Of a passage, in words; a Chinese character counts as half of one."""
+_WORD_CHARS = 20
+"""What is longer counts as several words: an address, or what is written without spaces."""
+_PART_CHARS = 40
+"""Of what has no spaces for longer than a passage: it may be cut behind so many."""
 _HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MD_HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s+#+)?\s*$")
 _MD_FENCE = re.compile(r"\s*(```|~~~)")
@@ -25,6 +29,7 @@ _MD_MARKS = re.compile(
 _FRONT_MATTER = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])")
 _BLANKS = re.compile(r"\s+")
+_WORD = re.compile(r"\S+")
 _HTML_BLOCKS = frozenset(
     "address article aside blockquote br dd div dl dt figure footer form header hr li main ol p "
     "pre section table td th tr ul".split()
@@ -73,7 +78,7 @@ def passages_of(file: str, text: str) -> list[Passage]:
 def size_of(text: str) -> float:
     """In words."""
     han = len(_HAN.findall(text))
-    return han / 2 + len(_HAN.sub(" ", text).split())
+    return han / 2 + sum(-(-len(word) // _WORD_CHARS) for word in _HAN.sub(" ", text).split())
 
 
 def _short(blocks: Iterable[_Block]) -> Iterator[_Block]:
@@ -84,12 +89,29 @@ def _short(blocks: Iterable[_Block]) -> Iterator[_Block]:
             yield _Block(block.heading, text)
             continue
         for sentence in _SENTENCE.split(text):
-            while size_of(sentence) > LONGEST:
-                cut = int(len(sentence) * LONGEST / size_of(sentence))
-                cut = sentence.rfind(" ", 1, cut) if " " in sentence[1:cut] else cut
-                yield _Block(block.heading, sentence[:cut])
-                sentence = sentence[cut:].lstrip()
-            yield _Block(block.heading, sentence)
+            for piece in _pieces(sentence):
+                yield _Block(block.heading, piece)
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    """None longer than a passage. In one go: a list without full stops may fill a whole file."""
+    begin, size = 0, 0.0
+    for start, end in _parts(sentence):
+        more = size_of(sentence[start:end])
+        if size + more > LONGEST:
+            yield sentence[begin:start].rstrip()
+            begin, size = start, 0.0
+        size += more
+    yield sentence[begin:]
+
+
+def _parts(sentence: str) -> Iterator[tuple[int, int]]:
+    """From where to where each part of it goes that is not cut: words, where there are any."""
+    for word in _WORD.finditer(sentence):
+        start, end = word.span()
+        step = _PART_CHARS if size_of(word[0]) > LONGEST else end - start
+        for at in range(start, end, step):
+            yield at, min(at + step, end)
 
 
 def _joined(blocks: Iterable[_Block]) -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
 from gateway.knowledge.search import MOST, Search, terms
 from gateway.talk.actions import Message
 from gateway.talk.conversation import Conversation
+from services.llm.passages import MOST_CHARS
 from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
@@ -54,13 +55,38 @@ def test_headings_and_paragraphs_make_passages() -> None:
     assert [p.text for p in passages_of("c.txt", "one\ntwo\n\n\nthree\n")] == ["one two three"]
 
 
-@pytest.mark.parametrize("sentence", ["All of this is said. ", "这是一句话。", "word " * 7])
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "All of this is said. ",
+        "这是一句话。",
+        "word " * 7,
+        "https://museum.example/exhibits/a-lamp-of-the-lighthouse/index.html\n",
+        "พิพิธภัณฑ์เปิดให้เข้าชมทุกวันตั้งแต่เวลาเก้าโมงเช้าถึงห้าโมงเย็นโดยไม่เสียค่าเข้าชม",
+    ],
+)
 def test_no_passage_is_too_long_and_nothing_is_lost(sentence: str) -> None:
     text = sentence * 100
     passages = passages_of("a.txt", text)
     assert len(passages) > 1
     assert all(size_of(p.text) <= LONGEST for p in passages)
+    assert all(len(p.text) <= MOST_CHARS for p in passages), "no model would be told of it"
     assert "".join("".join(p.text.split()) for p in passages) == "".join(text.split())
+
+
+@pytest.mark.parametrize("line", ["A blue lamp, ten euros\n", "蓝色的灯，十欧元，"])
+def test_a_list_without_full_stops_is_read_in_one_go(
+    line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, measured = line * 1000, []
+
+    def noting(part: str) -> float:
+        measured.append(len(part))
+        return size_of(part)
+
+    monkeypatch.setattr("gateway.knowledge.passages.size_of", noting)
+    assert len(passages_of("a.txt", text)) > 20
+    assert sum(measured) < 10 * len(text)
 
 
 def test_words_are_found_by_their_stems_and_chinese_by_neighbours() -> None:
