@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import from_json
 
 from gateway.api.events import explain
 from gateway.tools.offers import ToolOffer
@@ -125,9 +126,13 @@ class McpServers:
 
     async def call(self, name: str, arguments: str) -> tuple[bool, str]:
         """Whether it was done, and what came of it or what went wrong. arguments: JSON."""
+        try:
+            given = from_json(arguments or "{}")
+        except ValueError as error:  # such as half a character, with which no connection could live
+            return False, f"failed: the arguments cannot be sent: {error}"
         for link in self._links:
             if link.has(name):
-                return await link.call(name, json.loads(arguments or "{}"))
+                return await link.call(name, given)
         return False, _AWAY
 
 
@@ -198,6 +203,10 @@ class _Link:
                 self._broken.set()
                 return False, _AWAY
             return False, f"failed: {error.message}"
+        except (RuntimeError, ValueError) as error:
+            # What was to be sent, or has come, is not in order: others' calls go on.
+            log.warning("mcp server %s: %s failed: %s", self.name, name, _reason(error))
+            return False, f"failed: {_reason(error)}"
         except Exception as error:
             log.warning("mcp server %s: %s failed: %s", self.name, name, _reason(error))
             self._broken.set()

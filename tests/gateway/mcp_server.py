@@ -8,10 +8,23 @@ from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from mcp_types import Tool
 
 WAITING_FILE = "VISAVIS_TEST_WAITING_FILE"
 
-server = MCPServer("test")
+
+class Server(MCPServer):
+    """What its tool `weigh` gives is not what its list promises."""
+
+    async def list_tools(self) -> list[Tool]:
+        tools = await super().list_tools()
+        for tool in tools:
+            if tool.name == "weigh":
+                tool.output_schema = {"type": "object", "required": ["grams"]}
+        return tools
+
+
+server = Server("test")
 
 
 @server.tool(description="Add two numbers.")
@@ -22,6 +35,11 @@ def add(a: int, b: int) -> int:
 @server.tool()
 def fail() -> str:
     raise ToolError("the shop is closed")
+
+
+@server.tool()
+def weigh() -> int:
+    return 3
 
 
 @server.tool()

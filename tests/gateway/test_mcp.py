@@ -79,9 +79,24 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     assert [growth.value for growth in counted] == [1, 2, 1]
     (begin,) = doubles.seen.of("llm", "begin")
     offered = {t.name: t for t in begin.begin.request.tools}
-    assert set(offered) == {"shop_add", "shop_fail", "shop_wait", "shop_end"}
+    assert set(offered) == {f"shop_{name}" for name in ("add", "fail", "weigh", "wait", "end")}
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "complaint"),
+    [
+        ("shop_weigh", "{}", "failed: Invalid structured content"),
+        ("shop_add", r'{"a": "\ud800"}', "failed: the arguments cannot be sent"),
+    ],
+)
+async def test_what_is_not_in_order_ends_no_connection(
+    client: GatewayClient, doubles: Doubles, call: str, arguments: str, complaint: str
+) -> None:
+    (result,) = await told(client, doubles, ("c1", call, arguments))
+    assert result.startswith(complaint)
+    assert await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')) == ["2"]
 
 
 async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
