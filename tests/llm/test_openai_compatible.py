@@ -143,6 +143,23 @@ async def test_what_an_answer_needs_is_not_left_out(refused: str) -> None:
     assert len(server.exchanges) == 1
 
 
+async def test_a_character_that_comes_in_two_halves_is_one_and_a_lone_half_is_none() -> None:
+    def half(delta: bytes) -> bytes:
+        return b'data: {"choices":[{"delta":' + delta + b"}]}\n\n"
+
+    call = b'{"tool_calls":[{"index":0,"function":{"name":"f","arguments":"%s"}}]}'
+    script = streaming(
+        *(half(b'{"content":"%s"}' % text) for text in (rb"a \ud83d", rb"\ude00", rb" \ude00b")),
+        *(half(call % text) for text in (rb"{\"q\": \"\ud83d", rb"\ude00\"}")),
+        end(),
+    )
+    async with pair(script) as (backend, _):
+        deltas = await answer(backend)
+    assert "".join(delta.text for delta in deltas) == "a 😀 \ufffdb"
+    called = "".join(call.arguments for delta in deltas for call in delta.tool_calls)
+    assert called == '{"q": "😀"}'
+
+
 async def test_bytes_cut_inside_characters_and_lines() -> None:
     raw = b"data: " + '{"choices":[{"delta":{"content":"é😀"}}]}'.encode() + b"\r\n\r\n"
 

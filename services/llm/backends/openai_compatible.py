@@ -7,12 +7,15 @@ here, and tested against its recorded shapes.
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import json
 import logging
 import math
 import re
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -237,17 +240,40 @@ async def _error_text(answer: httpx.Response) -> str:
 
 
 async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
-    parser = SseParser()
+    parser, characters = SseParser(), _WholeCharacters()
     finished = False
     async for piece in answer.aiter_bytes():
         for event in parser.feed(piece):
             if event.strip() == _DONE:
                 return
-            delta = _delta_of(event)
+            delta = characters.of(_delta_of(event))
             finished = finished or bool(delta.finish_reason)
             yield delta
     if not finished:
         raise EngineError("the language model server ended in the middle of the answer")
+
+
+class _WholeCharacters:
+    """Joins characters that come in halves: a server may cut its text in UTF-16, inside an emoji,
+    and write both parts as JSON. A half whose other one never comes is no text of ours.
+    """
+
+    def __init__(self) -> None:
+        self._decoders: defaultdict[int, codecs.IncrementalDecoder] = defaultdict(
+            lambda: codecs.getincrementaldecoder("utf-16-le")("replace")
+        )
+        """By the call's index; -1: of the text."""
+
+    def of(self, delta: Delta) -> Delta:
+        """The same, without halves."""
+        calls = tuple(
+            replace(call, arguments=self._whole(call.index, call.arguments))
+            for call in delta.tool_calls
+        )
+        return replace(delta, text=self._whole(-1, delta.text), tool_calls=calls)
+
+    def _whole(self, of: int, text: str) -> str:
+        return self._decoders[of].decode(text.encode("utf-16-le", "surrogatepass"))
 
 
 def _delta_of(event: str) -> Delta:
