@@ -147,6 +147,8 @@ class _Link:
         self._tools: dict[str, tuple[str, ToolOffer]] = {}
         """By our name its own, and what the model is told."""
         self._client: Any = None
+        self._calls = 0
+        """Under way."""
         self._broken = asyncio.Event()
 
     @property
@@ -187,8 +189,13 @@ class _Link:
                     async with asyncio.timeout(LOOK_S):
                         await self._broken.wait()
                         raise ConnectionError("the connection was lost")
-                async with asyncio.timeout(CONNECT_S):
-                    self._tools = _named(self.name, self._server, await _listed(client))
+                try:
+                    async with asyncio.timeout(CONNECT_S):
+                        self._tools = _named(self.name, self._server, await _listed(client))
+                except TimeoutError:
+                    # One that does one thing after the other tells its list once a call is done.
+                    if not self._calls:
+                        raise
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
         from mcp import MCPError
@@ -196,6 +203,7 @@ class _Link:
 
         if self._client is None:
             return False, _AWAY
+        self._calls += 1
         try:
             result = await self._client.call_tool(self._tools[name][0], arguments)
         except MCPError as error:
@@ -211,6 +219,8 @@ class _Link:
             log.warning("mcp server %s: %s failed: %s", self.name, name, _reason(error))
             self._broken.set()
             return False, _AWAY
+        finally:
+            self._calls -= 1
         return not result.is_error, _text_of(result)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
@@ -47,6 +48,19 @@ async def wait() -> str:
     _tell_begun()
     await asyncio.Event().wait()
     return "never"
+
+
+@server.tool()
+async def hold() -> str:
+    """Nobody else is answered before the file is gone."""
+    _tell_begun()
+    _wait_until_gone()
+    return "held"
+
+
+def _wait_until_gone() -> None:
+    while Path(os.environ[WAITING_FILE]).exists():
+        time.sleep(0.01)
 
 
 def _tell_begun() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import uvicorn
 
+from gateway.tools import mcp_servers
 from gateway.tools.mcp_servers import McpServer, McpServers, read_servers
 from tests.fakes import MetricGrowth
 from tests.gateway import mcp_server
@@ -79,7 +80,9 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     assert [growth.value for growth in counted] == [1, 2, 1]
     (begin,) = doubles.seen.of("llm", "begin")
     offered = {t.name: t for t in begin.begin.request.tools}
-    assert set(offered) == {f"shop_{name}" for name in ("add", "fail", "weigh", "wait", "end")}
+    assert set(offered) == {
+        f"shop_{name}" for name in ("add", "fail", "weigh", "wait", "hold", "end")
+    }
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
 
@@ -133,6 +136,36 @@ async def test_a_server_that_ends_is_told_of_and_started_again(
     async with asyncio.timeout(60):
         while await again() != "2":
             pass
+
+
+async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    async def counted(client: Any) -> Any:
+        nonlocal looks
+        looks += 1
+        return await listed(client)
+
+    listed = mcp_servers._listed
+    monkeypatch.setattr(mcp_servers, "_listed", counted)
+    monkeypatch.setattr(mcp_servers, "LOOK_S", 0.05)
+    begun = tmp_path / "begun"
+    env = {mcp_server.WAITING_FILE: str(begun)}
+    servers = McpServers({"shop": McpServer.model_validate({**PROCESS, "env": env})})
+    await servers.start()
+    try:
+        held = asyncio.create_task(servers.call("shop_hold", "{}"))
+        await until(begun.exists)
+        monkeypatch.setattr(mcp_servers, "CONNECT_S", 0.05)
+        before = looks
+        await until(lambda: looks > before + 1 or held.done())
+        monkeypatch.undo()
+        begun.unlink()
+        assert await held == (True, "held")
+    finally:
+        await servers.stop()
 
 
 async def test_a_server_over_http_offers_what_is_allowed() -> None:
