@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,7 +100,7 @@ class McpServers:
         """Raises InvalidInputError where the package that speaks the protocol is missing."""
         if servers and find_spec("mcp") is None:
             raise InvalidInputError("mcp: a package is missing; pip install 'visavis[mcp]'")
-        self._links = [_Link(name, server) for name, server in servers.items()]
+        self._links = [_Link(name, server, self._taken) for name, server in servers.items()]
         self._keepers = [Keeper(f"mcp-{link.name}", link.keep) for link in self._links]
 
     async def start(self) -> None:
@@ -119,6 +119,11 @@ class McpServers:
     def offers(self) -> tuple[ToolOffer, ...]:
         """What can be called now."""
         return tuple(offer for link in self._links for offer in link.offers)[:MOST_TOOLS]
+
+    def _taken(self, link: _Link) -> set[str]:
+        """Names that tools of other servers have."""
+        others = (other for other in self._links if other is not link)
+        return {offer.name for other in others for offer in other.offers}
 
     def knows(self, name: str) -> bool:
         """Whether a tool is one of these."""
@@ -139,11 +144,13 @@ class McpServers:
 class _Link:
     """One server, for as long as the gateway lives."""
 
-    def __init__(self, name: str, server: McpServer) -> None:
+    def __init__(self, name: str, server: McpServer, taken: Callable[[_Link], set[str]]) -> None:
+        """taken: names that its tools cannot have."""
         self.name = name
         self.tried = asyncio.Event()
         """It was connected, or could not be."""
         self._server = server
+        self._taken = taken
         self._tools: dict[str, tuple[str, ToolOffer]] = {}
         """By our name its own, and what the model is told."""
         self._client: Any = None
@@ -180,7 +187,7 @@ class _Link:
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(CONNECT_S):
                 client = await stack.enter_async_context(await _client_of(self._server, stack))
-                self._tools = _named(self.name, self._server, await _listed(client))
+                self._tools = self._named(await _listed(client))
             self._client = client
             log.info("mcp server %s offers %s", self.name, ", ".join(self._tools) or "nothing")
             self.tried.set()
@@ -191,11 +198,14 @@ class _Link:
                         raise ConnectionError("the connection was lost")
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        self._tools = _named(self.name, self._server, await _listed(client))
+                        self._tools = self._named(await _listed(client))
                 except TimeoutError:
                     # One that does one thing after the other tells its list once a call is done.
                     if not self._calls:
                         raise
+
+    def _named(self, tools: Iterable[Any]) -> dict[str, tuple[str, ToolOffer]]:
+        return _named(self.name, self._server, tools, self._taken(self))
 
     async def call(self, name: str, arguments: dict[str, Any]) -> tuple[bool, str]:
         from mcp import MCPError
@@ -257,7 +267,9 @@ async def _listed(client: Any) -> list[Any]:
     return tools
 
 
-def _named(name: str, server: McpServer, tools: Iterable[Any]) -> dict[str, tuple[str, ToolOffer]]:
+def _named(
+    name: str, server: McpServer, tools: Iterable[Any], taken: set[str]
+) -> dict[str, tuple[str, ToolOffer]]:
     """Those that may be offered."""
     known: dict[str, tuple[str, ToolOffer]] = {}
     for tool in tools:
@@ -265,8 +277,9 @@ def _named(name: str, server: McpServer, tools: Iterable[Any]) -> dict[str, tupl
             continue
         schema = json.dumps(tool.input_schema, ensure_ascii=False)
         ours = _NOT_IN_A_NAME.sub("_", f"{name}_{tool.name}")[:_NAME_CHARS]
-        if len(schema) > _SCHEMA_CHARS or ours in known:
-            why = "another has its name" if ours in known else "its schema is too long"
+        twice = ours in known or ours in taken
+        if len(schema) > _SCHEMA_CHARS or twice:
+            why = f"another is called {ours}" if twice else "its schema is too long"
             log.warning("mcp server %s: %s is left out: %s", name, tool.name, why)
             continue
         description = (tool.description or "")[:_DESCRIPTION_CHARS]

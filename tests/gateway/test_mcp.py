@@ -168,6 +168,18 @@ async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
         await servers.stop()
 
 
+async def test_of_two_servers_tools_with_one_name_one_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = McpServer.model_validate({**PROCESS, "tools": ["add"]})
+    servers = McpServers({"my shop": server, "my.shop": server})
+    await servers.start()
+    await until(lambda: "another is called my_shop_add" in caplog.text)
+    assert [offer.name for offer in servers.offers] == ["my_shop_add"]
+    assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
+    await servers.stop()
+
+
 async def test_a_server_over_http_offers_what_is_allowed() -> None:
     headers: list[str | None] = []
     app = mcp_server.server.streamable_http_app()
