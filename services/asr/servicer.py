@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from visavis.serving import metrics
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import InvalidInputError, OutOfOrderError, SettingsError
-from visavis.serving.lease import CallLimit, read_config
+from visavis.serving.lease import CallLimit, hearing_out, read_config
 from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2, riva_asr_pb2_grpc
@@ -157,17 +157,27 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
     async def StreamingRecognize(
         self, requests: AsyncIterator[asr_pb2.StreamingRecognizeRequest], context: _CONTEXT
     ) -> AsyncIterator[asr_pb2.StreamingRecognizeResponse]:
-        first = await read_config(requests, "StreamingRecognize")
-        rate = check_sample_rate(first.config.sample_rate_hz)
-        session = self._session(first.config)
+        requests = aiter(requests)
+        async with hearing_out(requests):
+            first = await read_config(requests, "StreamingRecognize")
+            async with contextlib.aclosing(self._heard(first.config, requests)) as heard:
+                async for transcript in heard:
+                    yield asr_pb2.StreamingRecognizeResponse(transcript=transcript)
+
+    async def _heard(
+        self,
+        config: asr_pb2.RecognitionConfig,
+        requests: AsyncIterator[asr_pb2.StreamingRecognizeRequest],
+    ) -> AsyncGenerator[media_pb2.TranscriptChunk, None]:
+        rate = check_sample_rate(config.sample_rate_hz)
+        session = self._session(config)
         with self.leases.slots.hold(f"stream-{secrets.token_hex(8)}"):
             async with session:
                 reader = asyncio.create_task(_feed(requests, session, rate))
                 try:
                     seq = 0
                     async for heard in session.events():
-                        chunk = chunk_of(heard, Place("", 0, seq, heard.at_samples))
-                        yield asr_pb2.StreamingRecognizeResponse(transcript=chunk.to_message())
+                        yield chunk_of(heard, Place("", 0, seq, heard.at_samples)).to_message()
                         seq += 1
                 finally:
                     await end_tasks([reader])

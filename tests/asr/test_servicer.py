@@ -192,6 +192,8 @@ async def test_half_closing_ends_what_is_being_said() -> None:
         ([config(), b"abc"], Code.INVALID_ARGUMENT),
         ([config(), bytes(2 * 16_001)], Code.INVALID_ARGUMENT),
         ([config(language="xx")], Code.NOT_FOUND),
+        ([config(language="xx"), *[bytes(32_000)] * 40], Code.NOT_FOUND),  # who still sends hears
+        ([config(8_000), *[bytes(32_000)] * 40], Code.INVALID_ARGUMENT),
     ],
 )
 async def test_a_bad_stream_says_what_is_wrong(messages: list[Any], code: Code) -> None:
