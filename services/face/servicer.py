@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -34,7 +34,7 @@ from visavis.engine import EngineState
 from visavis.serving.admission.meter import Assumed
 from visavis.serving.admission.reporting import open_admission
 from visavis.serving.errors import DrainingError, InvalidInputError, OutOfOrderError
-from visavis.serving.lease import LIGHT_FOR_A_SLOT, CallLimit, read_config
+from visavis.serving.lease import LIGHT_FOR_A_SLOT, CallLimit, hearing_out, read_config
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import audio2face_pb2_grpc, control_pb2, face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
@@ -142,8 +142,17 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
     async def Animate(
         self, requests: AsyncIterator[face_pb2.AnimateRequest], context: _Context
     ) -> AsyncIterator[face_pb2.AnimateResponse]:
-        first = await read_config(requests, "Animate")
-        options = read_options(first.config)
+        requests = aiter(requests)
+        async with hearing_out(requests):
+            first = await read_config(requests, "Animate")
+            options = read_options(first.config)
+            async with contextlib.aclosing(self._animated(options, requests)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def _animated(
+        self, options: FaceOptions, requests: AsyncIterator[face_pb2.AnimateRequest]
+    ) -> AsyncGenerator[face_pb2.AnimateResponse, None]:
         with self._animations.hold():
             pictures = await self._pictures(options)
             animator = Animator(

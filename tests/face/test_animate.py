@@ -111,6 +111,11 @@ async def test_animate_is_repeatable_and_can_start_later() -> None:
         ([animate_config()], grpc.StatusCode.INVALID_ARGUMENT, "nothing to animate"),
         ([animate_config(), animate_config()], grpc.StatusCode.FAILED_PRECONDITION, "only mel"),
         ([animate_config(avatar="nobody")], grpc.StatusCode.NOT_FOUND, "built-in"),
+        (  # Who still sends hears it, too.
+            [animate_config(avatar="nobody"), *voice_requests(tone(9.0))],
+            grpc.StatusCode.NOT_FOUND,
+            "built-in",
+        ),
         ([animate_config(codecs=[0])], grpc.StatusCode.INVALID_ARGUMENT, "codecs"),
         (
             [animate_config(source=VOICE_SOURCE), mel_request(mel_chunks(SENTENCE)[0])],
