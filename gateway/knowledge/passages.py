@@ -190,6 +190,12 @@ class _HtmlReader(HTMLParser):
         if not self._unseen:
             self._words.append(data)
 
+    def parse_marked_section(self, i: int, report: int = 1) -> int:
+        """Called for "<![": a comment, as to browsers; the base knows some, and fails for others.
+        Returns where it ends; -1: nowhere yet.
+        """
+        return self.parse_bogus_comment(i)
+
     def end_block(self) -> None:
         """What was read so far is a block."""
         if words := "".join(self._words).strip():

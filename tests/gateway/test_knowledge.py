@@ -48,6 +48,8 @@ def test_headings_and_paragraphs_make_passages() -> None:
     assert passages_of("b.html", page) == [Passage("b.html", "A B", "One & two three")]
     page = "<head><title>x</title><body><h1>A<br/>B <div>C</div></h1><p>One"
     assert passages_of("b.html", page) == [Passage("b.html", "A B C", "One")]
+    page = "<p>One<![alt](x.png)> two<![if !x]> <![CDATA[y]]>three<p>four <![ five"
+    assert "One two three four" in passages_of("b.html", page)[0].text
     address = "# C#\nWrite to __info_desk@a.org__, `a.org/b_c`; _posters_ have 50*70 **cm**."
     assert passages_of("d.md", address) == [
         Passage("d.md", "C#", "Write to info_desk@a.org, a.org/b_c; posters have 50*70 cm.")
