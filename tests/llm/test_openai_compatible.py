@@ -86,7 +86,8 @@ async def test_an_answer_streams_with_its_counts() -> None:
         USAGE,
         b"data: [DONE]\n\n",
     )
-    async with pair(script, api_key="secret") as (backend, server):
+    # As out of a file.
+    async with pair(script, api_key="secret\n") as (backend, server):
         deltas = await answer(backend)
     assert "".join(delta.text for delta in deltas) == "你好"
     assert [d.finish_reason for d in deltas if d.finish_reason] == ["length"]
@@ -436,10 +437,18 @@ async def test_no_server_at_all_is_named() -> None:
     await backend.close()
 
 
-@pytest.mark.parametrize("url", ["", "127.0.0.1:8000", "ftp://x/v1", "http://"])
+@pytest.mark.parametrize(
+    "url", ["", "127.0.0.1:8000", "ftp://x/v1", "http://", "http://x:port", "http://[::1"]
+)
 def test_an_address_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match=r"url: .* is not an address"):
         OpenAiCompatibleBackend(url, slots=1, context_tokens=100)
+
+
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown() -> None:
+    with pytest.raises(SettingsError, match="api_key: it holds") as refused:
+        OpenAiCompatibleBackend("http://x/v1", api_key="sécret", slots=1, context_tokens=100)
+    assert "cret" not in str(refused.value)
 
 
 async def test_the_address_may_be_the_full_path() -> None:

@@ -89,7 +89,7 @@ class OpenAiCompatibleBackend:
         self._not_taken: set[str] = set()
         """Fields that the server has refused, and is not sent any more."""
         self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            headers={"Authorization": f"Bearer {key}"} if (key := _checked_key(api_key)) else {},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
         )
@@ -218,9 +218,20 @@ def _checked_extra(extra: Mapping[str, Any]) -> dict[str, Any]:
     return dict(extra)
 
 
+def _checked_key(key: str) -> str:
+    """As a header can hold it: a file or a secret that it comes from may end in a newline."""
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise SettingsError("api_key: it holds what no key does, such as a line's end or an accent")
+    return key
+
+
 def _base_url(url: str) -> str:
     base = url.rstrip("/").removesuffix("/chat/completions")
-    parsed = httpx.URL(base) if base.startswith(("http://", "https://")) else None
+    try:
+        parsed = httpx.URL(base) if base.startswith(("http://", "https://")) else None
+    except httpx.InvalidURL:
+        parsed = None
     if parsed is None or not parsed.host:
         raise SettingsError(
             f"url: {url!r} is not an address such as http://127.0.0.1:8000/v1 "
