@@ -20,6 +20,8 @@ _SHORTEST_RESULT_TOKENS = 64
 CUT_MARK = " […] "
 # The visitor's question keeps at least this share of the budget.
 _QUESTION_SHARE = 0.25
+# And where it is told with what was called for it, this one: the results are read for its sake.
+_QUESTION_SHARE_BESIDE_CALLS = 0.5
 # When history overflows it is cut down to this share at once: cutting a little
 # on every turn would change the prompt's beginning every time, and the model
 # would have to read all of it again (seconds on a CPU) instead of what is new.
@@ -249,11 +251,15 @@ def _with_known(
 def _fit_exchange(
     messages: Sequence[ChatMessage], room: int, count_tokens: TokenCounter
 ) -> list[ChatMessage]:
-    """The newest question, and what was called for it: long results lose their middle."""
+    """The newest question, and what was called for it: what is long loses its middle."""
     fitted = list(messages)
     costs = [_cost(message, count_tokens) for message in fitted]
     if len(fitted) == 1:
         return [_fit(fitted[0], room, count_tokens)]
+    if (over := sum(costs) - room) > 0:
+        left = max(costs[0] - over, int(room * _QUESTION_SHARE_BESIDE_CALLS))
+        fitted[0] = _fit(fitted[0], left, count_tokens)
+        costs[0] = _cost(fitted[0], count_tokens)
     results = [at for at, message in enumerate(fitted) if message.role == "tool"]
     for at in sorted(results, key=lambda at: -costs[at]):
         if (over := sum(costs) - room) <= 0:

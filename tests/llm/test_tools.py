@@ -161,6 +161,23 @@ def test_a_long_result_is_cut_and_the_question_and_its_calls_stay() -> None:
         fitted(asked(CALLED, result), 160)
 
 
+def test_a_long_question_leaves_room_for_what_was_called_for_it() -> None:
+    question = ChatMessage("user", "Look this up: " + "word " * 500 + "Will it rain?")
+    alone = fitted((question,), 600)
+    result = ChatMessage("tool", "sun " * 500, (), "c1")
+    built = fitted((question, CALLED, result), 600)
+    assert [m.role for m in alone + built] == [
+        "system",
+        "user",
+        "system",
+        "user",
+        "assistant",
+        "tool",
+    ]
+    assert built[1].content.startswith("Look this up") and "Will it rain?" in built[1].content
+    assert len(built[1].content) > 200 and len(built[3].content) > 40
+
+
 def test_results_of_several_calls_are_not_joined() -> None:
     two = ChatMessage("assistant", "", (*CALLED.tool_calls, ToolCall("c2", "get_weather", "{}")))
     results = (ChatMessage("tool", "sun", (), "c1"), ChatMessage("tool", "", (), "c2"))
