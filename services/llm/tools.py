@@ -62,12 +62,15 @@ def check_calls(messages: Sequence[ChatMessage]) -> None:
             _check_object(call.arguments, f"messages[{index}].tool_calls", "arguments in JSON")
 
 
-def _check_object(text: str, field: str, what: str) -> None:
+def _is_object(text: str) -> bool:
     try:
-        known = json.loads(text)
+        return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
-        known = None
-    if not isinstance(known, dict):
+        return False
+
+
+def _check_object(text: str, field: str, what: str) -> None:
+    if not _is_object(text):
         raise InvalidInputError(f"{field}: {text[:80]!r} is no object with {what}")
 
 
@@ -101,6 +104,8 @@ class CallPieces:
     def __init__(self) -> None:
         self._places: dict[int, int] = {}
         self._ids: list[str] = []
+        self._arguments: list[str] = []
+        """So far."""
 
     @property
     def any(self) -> bool:
@@ -115,14 +120,18 @@ class CallPieces:
                     raise EngineError("the language model called a tool without saying which")
                 self._places[piece.index] = len(self._ids)
                 self._ids.append(piece.id or f"call_{secrets.token_hex(12)}")
+                self._arguments.append(piece.arguments)
                 place = self._places[piece.index]
                 yield ToolCallDelta(place, self._ids[place], piece.name, piece.arguments)
             elif piece.arguments:
+                self._arguments[self._places[piece.index]] += piece.arguments
                 yield ToolCallDelta(self._places[piece.index], arguments=piece.arguments)
 
     def _begins(self, piece: ToolCallDelta) -> bool:
         place = self._places.get(piece.index)
         if place is None:
             return True
-        # Some servers count every call as number 0.
-        return bool(piece.name and piece.id and piece.id != self._ids[place])
+        # Some servers count every call as number 0, and some of them give it no id.
+        if piece.id:
+            return bool(piece.name) and piece.id != self._ids[place]
+        return bool(piece.name and piece.arguments) and _is_object(self._arguments[place])

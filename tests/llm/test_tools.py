@@ -146,6 +146,17 @@ def test_pieces_of_servers_that_count_and_name_in_their_own_way() -> None:
         list(calls.feed([ToolCallDelta(9, arguments="{}")]))
 
 
+def test_calls_with_one_number_and_no_id_are_told_apart() -> None:
+    rome, oslo = ToolCallDelta(0, "", "a", '{"c": "Rome"}'), ToolCallDelta(0, "", "a", '{"c": "Os')
+    rest = ToolCallDelta(0, "", "a", 'lo"}')  # its name comes again with each piece
+    told = list(CallPieces().feed([rome, oslo, rest]))
+    assert [(p.index, p.name, p.arguments) for p in told] == [
+        (0, "a", '{"c": "Rome"}'),
+        (1, "a", '{"c": "Os'),
+        (1, "", 'lo"}'),
+    ]
+
+
 def fitted(messages: tuple[ChatMessage, ...], budget_tokens: int) -> tuple[ChatMessage, ...]:
     return build_prompt(messages, persona="P", budget_tokens=budget_tokens, count_tokens=len)
 
