@@ -76,12 +76,14 @@ export class SocketMedia extends EventTarget {
         this.close();
         reject(error);
       };
+      const refuse = () => fail(new Error("the media connection was refused"));
       const timer = setTimeout(() => fail(new Error("no picture came")), FIRST_PICTURE_LIMIT_MS);
       signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
-      this.#socket.addEventListener("close", () => fail(new Error("the media connection was refused")));
+      this.#socket.addEventListener("close", refuse);
       this.#buffer.addEventListener("updateend", () => {
         if (!this.#buffer.buffered.length) return;
         clearTimeout(timer);
+        this.#socket.removeEventListener("close", refuse); // from then on it is lost
         resolve();
       });
     });

@@ -121,11 +121,12 @@ class StubGateway:
         self._speaking = next((e["state"] == "speaking" for e in events if "state" in e), False)
         self._do(lambda: self._push(events))
 
-    def drop(self, *, forget: bool = False) -> None:
-        """Cuts every connection; forget: as after a restart, the session is unknown too."""
+    def drop(self, kind: str = "", *, forget: bool = False) -> None:
+        """Cuts every connection, or the sockets of one kind; forget: as after a restart, the
+        session is unknown too."""
         if forget:
             self._live.clear()
-        self._do(self._drop)
+        self._do(lambda: self._drop(kind))
 
     async def until(self, met: Callable[[Seen], object], timeout_s: float = 15) -> None:
         """Returns once the page has done it."""
@@ -142,12 +143,13 @@ class StubGateway:
             for event in events:
                 await peer.send_json(event)
 
-    async def _drop(self) -> None:
-        for kind in self._sockets.values():
-            for peer in list(kind):
+    async def _drop(self, only: str) -> None:
+        for kind, peers in self._sockets.items():
+            for peer in list(peers) if only in ("", kind) else []:
                 with suppress(RuntimeError):  # it has gone by itself
                     await peer.close(1012)
-        await self._close_peers()
+        if not only:
+            await self._close_peers()
 
     async def _close_peers(self) -> None:
         while self._peers:

@@ -24,6 +24,14 @@ async def test_reconnects_to_the_same_session(
     assert await moves(page, stub)
 
 
+async def test_media_that_are_lost_alone_come_back(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    stub.drop("media")
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert len(stub.seen.sessions) == 1
+
+
 async def test_makes_a_new_session_after_a_restart_of_the_gateway(
     page: Page, stub: StubGateway
 ) -> None:
