@@ -53,6 +53,8 @@ export class Connection extends EventTarget {
   #hush;
   #speaking = false;
   #pinging = false;
+  /** A part of what is being connected has been lost before the last one came. */
+  #lost = false;
   /** There was a session before the one that is made, which goes on from what was said in it. */
   #known = false;
   #history;
@@ -128,24 +130,26 @@ export class Connection extends EventTarget {
 
   async #connect() {
     const { signal } = this.#abort;
+    this.#lost = false;
     await this.#ensureSession(signal);
     this.#events = this.#openEvents();
     await this.#events.open(this.#api.eventsSocket(this.sessionId), signal);
     if (this.#drawnBy === "client") await this.#openFace(signal); // before it is seen that somebody listens
     this.#media = await this.#openMedia(signal);
-    this.#media.addEventListener("lost", () => this.#restore());
+    this.#media.addEventListener("lost", () => this.#lose());
     await this.#media.setMicrophone(this.#microphone);
     if (this.#face) {
       this.#face.follow(this.#media.clock());
       this.#tell("face", { stream: this.#face });
     }
     this.#become("live");
+    if (this.#lost) void this.#restore();
   }
 
   async #openFace(signal) {
     this.#face = new FaceStream();
     await this.#face.open(this.#api.faceSocket(this.sessionId), signal);
-    this.#face.addEventListener("lost", () => this.#restore());
+    this.#face.addEventListener("lost", () => this.#lose());
   }
 
   async #ensureSession(signal) {
@@ -244,7 +248,7 @@ export class Connection extends EventTarget {
         this.#tell(type, detail);
       });
     }
-    events.addEventListener("lost", () => this.#restore());
+    events.addEventListener("lost", () => this.#lose());
     return events;
   }
 
@@ -285,6 +289,11 @@ export class Connection extends EventTarget {
       exchange: (offer) => this.#api.exchangeSdp(id, offer, signal),
       leave: (peerId) => void this.#api.closePeer(id, peerId),
     };
+  }
+
+  #lose() {
+    this.#lost = true;
+    void this.#restore();
   }
 
   /** Brings back what was lost; keeps trying until it works or stop() is called. */

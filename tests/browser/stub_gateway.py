@@ -57,6 +57,8 @@ class Script:
     """Services that are not there yet, and why."""
     deaf: bool = False
     """Its sockets look open, and nothing comes any more: as after a machine's sleep."""
+    dark: bool = False
+    """Its media socket brings nothing yet."""
     refuse_avatar: str = ""
     avatars: list[str] = field(default_factory=lambda: ["eileen", "grandma-gu"])
     portrait: Picture = field(default_factory=drawn_face)
@@ -75,6 +77,8 @@ class Seen:
     recording: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     pcm: bytearray = field(default_factory=bytearray)
+    media: int = 0
+    """So many media sockets were opened."""
 
 
 def _error(status: int, code: str, message: str) -> JSONResponse:
@@ -367,6 +371,7 @@ class StubGateway:
 
     async def _media(self, peer: WebSocket, session: str) -> None:
         await peer.accept("visavis")
+        self.seen.media += 1
         self._sockets["media"].add(peer)
         sender = asyncio.create_task(self._send_film(peer))
         try:
@@ -380,5 +385,7 @@ class StubGateway:
             await asyncio.gather(sender, return_exceptions=True)
 
     async def _send_film(self, peer: WebSocket) -> None:
+        while self.script.dark:  # noqa: ASYNC110 - changed in another thread
+            await asyncio.sleep(0.02)
         async for piece in fmp4(self._clip()):
             await peer.send_bytes(piece)

@@ -32,6 +32,22 @@ async def test_media_that_are_lost_alone_come_back(page: Page, stub: StubGateway
     assert len(stub.seen.sessions) == 1
 
 
+async def test_what_is_lost_while_the_rest_still_connects_comes_back(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.dark = True
+    await open_page(page, stub, "?transport=websocket")
+    await page.click("#start-type")
+    await stub.until(lambda seen: seen.media)
+    stub.drop("events")
+    stub.script.dark = False
+    await stub.until(lambda seen: seen.media == 2)
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await page.fill("#message", "hello")
+    await page.press("#message", "Enter")
+    await stub.until(lambda seen: {"type": "text", "text": "hello"} in seen.events)
+
+
 async def test_makes_a_new_session_after_a_restart_of_the_gateway(
     page: Page, stub: StubGateway
 ) -> None:
