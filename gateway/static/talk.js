@@ -80,6 +80,7 @@ export class TalkButton {
     } catch (error) {
       this.#show(error.reason === "mic.denied" ? "denied" : "off");
       this.#microphone.stop();
+      void this.connection()?.setMicrophone(null); // it may have had the one of before
       this.onError(text(error instanceof MicrophoneError ? error.reason : "mic.failed"));
       return;
     }

@@ -68,6 +68,23 @@ async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway
     await stub.until(lambda seen: len(seen.pcm) > before + 6400)
 
 
+async def test_a_microphone_that_cannot_be_opened_again_holds_up_no_reconnect(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
+    await page.wait_for_selector("body[data-microphone=on]")
+    await page.evaluate(
+        "navigator.mediaDevices.getUserMedia ="
+        " async () => { throw new DOMException('no', 'NotReadableError'); }; null"
+    )
+    await page.click("#settings-open")
+    await page.check("input[value=push]", force=True)
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("in use")
+    stub.drop()
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await page.wait_for_selector("body[data-connection=live]")
+
+
 async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
     page: Page, stub: StubGateway
 ) -> None:
