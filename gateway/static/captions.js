@@ -175,9 +175,11 @@ export class Captions {
   }
 
   #write(line, words, final) {
+    // A question that is answered anew is told again.
+    const known = line.textContent === words && !line.hasAttribute("data-partial");
     line.textContent = words;
     line.toggleAttribute("data-partial", !final);
-    if (final) this.announcer.textContent = words;
+    if (final && !known) this.announcer.textContent = words;
     this.#follow();
   }
 

@@ -195,6 +195,23 @@ async def test_a_question_that_goes_on_is_one_caption(page: Page, stub: StubGate
     await expect(lines).to_have_text(["How far is the moon, and the sun?", "Far."])
 
 
+async def test_a_question_that_is_answered_anew_is_told_once(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    heard = {"type": "transcript", "utterance": 1, "text": "How far is the moon?", "final": True}
+    noise = {"type": "transcript", "utterance": 2}
+    stub.push({**heard, "turn": 1}, {"type": "answer", "turn": 1, "text": "Very far."})
+    stub.push({**noise, "text": "you", "final": False})
+    stub.push({"type": "turn", "turn": 1, "event": "interrupted", "heard": "Very"})
+    await expect(page.locator(".line")).to_have_count(3)
+    await page.evaluate("document.querySelector('#announcer').textContent = ''")
+    stub.push({**noise, "text": "", "final": True}, {**heard, "turn": 2})
+    stub.push({"type": "answer", "turn": 2, "text": "Far away."})
+    lines = page.locator(".line")
+    await expect(lines).to_have_text(["How far is the moon?", "Very far.", "Far away."])
+    await expect(lines.nth(1).locator("s")).to_have_text(" far.")
+    await expect(page.locator("#announcer")).to_have_text("")
+
+
 async def test_markup_in_captions_stays_text(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     text = "<img src=x onerror=alert(1)>"
