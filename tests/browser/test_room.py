@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, expect
+from playwright.async_api import BrowserContext, Route, expect
 
 from tests.browser.conftest import tab
 from tests.browser.test_layout import AXE, axe
@@ -57,6 +58,19 @@ async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, ri
         await page.fill("#say-text", "Welcome, everybody.")
         await page.click("#say button")
         await expect(page.locator("#recent")).to_contain_text("Welcome, everybody.")
+        looks = asyncio.Semaphore(0)
+
+        async def twice(route: Route) -> None:
+            room = await (await route.fetch()).json()
+            await route.fulfill(json={**room, "to_say": ["Hi.", "Hi."]})
+            looks.release()
+
+        await page.route("**/room", twice)
+        for _ in range(3):
+            await looks.acquire()
+        await expect(page.locator("#to-say li")).to_have_text(["Hi.", "Hi."])
+        await page.unroute("**/room")
+        await expect(page.locator("#to-say li")).to_have_count(0)
         await page.fill("#say-text", "I like marzipan.")
         await page.click("#say button")
         await expect(page.locator("#fault")).to_contain_text("marzipan")

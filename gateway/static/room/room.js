@@ -30,12 +30,14 @@ function made(tag, className, content, ...children) {
  * button that has the focus keeps it.
  */
 function keep(list, items, keyOf, make, refresh) {
-  const there = new Map([...list.children].map((child) => [child.dataset.key, child]));
+  const there = new Map(); // some may be the same twice
+  for (const child of list.children) {
+    there.set(child.dataset.key, [...(there.get(child.dataset.key) ?? []), child]);
+  }
   let before = list.firstElementChild;
   for (const item of items) {
     const key = keyOf(item);
-    let node = there.get(key);
-    there.delete(key);
+    let node = there.get(key)?.shift();
     if (!node) {
       node = make(item);
       node.dataset.key = key;
@@ -44,7 +46,7 @@ function keep(list, items, keyOf, make, refresh) {
     else list.insertBefore(node, before);
     refresh(node, item);
   }
-  for (const gone of there.values()) gone.remove();
+  for (const gone of [...there.values()].flat()) gone.remove();
 }
 
 /** Sets text only where it changes, so that nobody is told the same twice. */
