@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import swagger_ui_bundle
-from fastapi import Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request, Response
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import FileResponse, HTMLResponse
 from fastapi.security import HTTPBearer
@@ -395,6 +395,17 @@ async def _watched(knowledge: Knowledge | None, ending: AsyncExitStack) -> Known
     return knowledge
 
 
+class _PageFiles(StaticFiles):
+    """Asked for anew each time, and sent where they have changed: a browser that kept some of them
+    would make a page of two versions.
+    """
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
 def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
@@ -418,4 +429,4 @@ def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:
 
     vendor = Path(swagger_ui_bundle.__file__).parent / "vendor"
     app.mount("/docs", StaticFiles(directory=next(vendor.glob("swagger-ui-*"))))
-    app.mount("/static", StaticFiles(directory=_STATIC, check_dir=False))
+    app.mount("/static", _PageFiles(directory=_STATIC, check_dir=False))

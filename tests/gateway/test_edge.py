@@ -235,6 +235,8 @@ async def test_every_answer_says_what_browsers_may_do_with_it(
             assert len(answer.headers.get_list("content-security-policy")) == 1
             if path.startswith("/v1/sessions"):
                 assert answer.headers["cache-control"] == "no-store"
+            if path.startswith("/static"):  # or a page would be of two versions after an upgrade
+                assert answer.headers["cache-control"] == "no-cache"
             framed_by = answer.headers["content-security-policy"].partition("frame-ancestors ")[2]
             assert framed_by == f"'self' {SHOP}"
             assert f'microphone=(self "{SHOP}")' in answer.headers["permissions-policy"]
