@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.async_api import Page, Route, expect
 
+from tests.browser.conftest import chromium, fresh_page
 from tests.browser.driving import body, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
 
@@ -264,6 +265,47 @@ async def test_nothing_that_is_buffered_outlasts_an_interruption(
     await video.to_have_js_property("muted", False)  # the next answer is heard
     stub.push({"type": "turn", "turn": 1, "event": "interrupted", "heard": ""})
     await video.to_have_js_property("muted", True)
+
+
+TELLS_OF_SOUND = """
+  const Real = AudioContext;
+  window.AudioContext = class extends Real {
+    constructor(...given) {
+      super(...given);
+      this.addEventListener("statechange", () => console.log(`sound ${this.state}`));
+    }
+  };
+  addEventListener("DOMContentLoaded", () => {
+    const button = document.querySelector("#sound");
+    const told = () => !button.hidden && console.log("asks");
+    new MutationObserver(told).observe(button, { attributes: true });
+  });
+"""
+
+
+async def test_a_finger_that_is_asked_for_sound_brings_it(
+    chromium_path: str, stub: StubGateway
+) -> None:
+    refusing = "--autoplay-policy=document-user-activation-required"
+    async with (
+        chromium(chromium_path, refusing) as browser,
+        fresh_page(browser, has_touch=True) as page,
+    ):
+        # What Playwright itself does on a page counts as a visitor's gesture.
+        await page.add_init_script(TELLS_OF_SOUND)
+        driver = await page.context.new_cdp_session(page)
+        async with page.expect_console_message(lambda message: message.text == "asks"):
+            await page.goto(f"{stub.url}/?autostart=1")
+        where = (
+            "(({ x, y }) => [x + 9, y + 9])(document.querySelector('#sound').getClientRects()[0])"
+        )
+        found = await driver.send("Runtime.evaluate", {"expression": where, "returnByValue": True})
+        x, y = found["result"]["value"]
+        async with page.expect_console_message(lambda message: message.text == "sound running"):
+            for kind, points in (("touchStart", [{"x": x, "y": y}]), ("touchEnd", [])):
+                finger = {"type": kind, "touchPoints": points}
+                await driver.send("Input.dispatchTouchEvent", finger)
+        await expect(page.locator("#stage video")).to_have_js_property("muted", False)
 
 
 async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGateway) -> None:
