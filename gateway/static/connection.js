@@ -55,6 +55,8 @@ export class Connection extends EventTarget {
   #pinging = false;
   /** A part of what is being connected has been lost before the last one came. */
   #lost = false;
+  /** What has been chosen since, and the session has not been told. */
+  #untold = {};
   /** There was a session before the one that is made, which goes on from what was said in it. */
   #known = false;
   #history;
@@ -138,6 +140,10 @@ export class Connection extends EventTarget {
     this.#media = await this.#openMedia(signal);
     this.#media.addEventListener("lost", () => this.#lose());
     await this.#media.setMicrophone(this.#microphone);
+    await this.#tellChange().catch((error) => {
+      if (error.status === 0) throw error;
+      this.#tell("error", error);
+    });
     if (this.#face) {
       this.#face.follow(this.#media.clock());
       this.#tell("face", { stream: this.#face });
@@ -164,6 +170,7 @@ export class Connection extends EventTarget {
   async #makeSession(signal) {
     for (let again = this.#status === "reconnecting", lost = 0; ; again = true, lost += 1) {
       const history = this.#known ? this.#history() : [];
+      this.#untold = {};
       const made = await this.#api.createSession({ ...this.#options, ...(history.length && { history }) }, signal);
       this.sessionId = made.id;
       if (made.position === undefined) return;
@@ -349,10 +356,23 @@ export class Connection extends EventTarget {
     return this.#events?.send(message) ?? false;
   }
 
-  /** Language, voice or avatar; kept for a session that has to be made anew. */
+  /** Language, voice or avatar; kept for a session that has to be made anew, or is waited for. */
   async update(change) {
     this.#options = { ...this.#options, ...change };
-    if (this.sessionId && this.#role === "speaker") await this.#api.updateSession(this.sessionId, change);
+    this.#untold = { ...this.#untold, ...change };
+    if (this.#status === "live") await this.#tellChange();
+  }
+
+  async #tellChange() {
+    const change = this.#untold;
+    if (this.#role !== "speaker" || !Object.keys(change).length) return;
+    this.#untold = {};
+    try {
+      await this.#api.updateSession(this.sessionId, change);
+    } catch (error) {
+      if (error.status === 0) this.#untold = { ...change, ...this.#untold };
+      throw error;
+    }
   }
 
   /** Takes effect by connecting again. */
@@ -365,7 +385,7 @@ export class Connection extends EventTarget {
   draw(by) {
     if (by === this.#drawnBy) return;
     this.#drawnBy = by;
-    void this.#restore();
+    this.#lose();
   }
 
   voiceLevel() {

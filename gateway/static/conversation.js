@@ -235,9 +235,15 @@ export class Conversation {
   /** @param {object} change of the session's options, from the next turn on */
   async update(change) {
     try {
-      await this.connection?.update(change);
+      await (this.#starting ?? this.connection)?.update(change);
     } catch (error) {
       this.report(error);
     }
+  }
+
+  /** @param {"server" | "client"} by who draws the face from now on */
+  async drawnBy(by) {
+    await this.update({ drawn_by: by });
+    (this.#starting ?? this.connection)?.draw(by);
   }
 }

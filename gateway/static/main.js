@@ -73,7 +73,7 @@ class Page {
     api: this.api,
     preferences: this.preferences,
     avatar: () => this.choice().avatar,
-    onDrawnBy: (by) => this.drawnBy(by),
+    onDrawnBy: (by) => this.conversation.drawnBy(by),
     onFault: (message) => this.toasts.error(message),
   });
   ownAvatar = new OwnAvatar(byId("own-avatar"), {
@@ -206,12 +206,6 @@ class Page {
     this.preferences.set(name, value);
     await Promise.all([this.showChoices(), this.conversation.update(change)]);
     if (change.avatar) await this.head.avatarChanged();
-  }
-
-  /** @param {"server" | "client"} by who draws the face from now on */
-  async drawnBy(by) {
-    await this.conversation.update({ drawn_by: by });
-    this.conversation.connection?.draw(by);
   }
 
   async created(name) {

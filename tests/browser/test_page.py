@@ -90,6 +90,18 @@ async def test_waits_in_line_and_comes_in_by_itself(page: Page, stub: StubGatewa
     assert len(stub.seen.sessions) == 1
 
 
+async def test_what_is_chosen_in_line_holds_for_the_session(page: Page, stub: StubGateway) -> None:
+    stub.script.ahead = 2
+    await open_page(page, stub, "?transport=websocket")
+    await page.click("#start-type")
+    await expect(page.locator(".queue-position")).to_be_visible()
+    await page.check("#language input[value=zh]", force=True)
+    await expect(page.locator("#queue button")).to_have_text("不排了")
+    stub.script.ahead = 0
+    await page.wait_for_selector("body[data-phase=live]:not([data-waiting])")
+    assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
+
+
 async def test_a_place_that_is_lost_with_its_gateway_is_asked_for_anew(
     page: Page, stub: StubGateway
 ) -> None:
