@@ -13,6 +13,8 @@ const OF_A_SESSION = /^v1\/sessions\/([^/]+)/;
 const BY_KEY = /^v1\/sessions\/[^/]+\/broadcasts/;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const RENEW_AGAIN_MS = 10_000;
+/** A token that is refused so will not do later either. */
+const REFUSED = [401, 403, 404];
 
 /** Any text in the few characters that a subprotocol's name may have. */
 function subprotocol(text) {
@@ -137,7 +139,7 @@ export class Api {
   async enter(id, token) {
     const kept = token || sessionStorage.getItem(TOKEN_STORE + id);
     if (!kept) return "viewer";
-    this.#guest = kept;
+    this.#keepAsGuest(id, kept);
     this.#tokens.set(id, { token: kept });
     try {
       const told = await this.#anotherToken(id);
@@ -145,6 +147,7 @@ export class Api {
       this.#keepAsGuest(id, told.token);
       return told.token_role;
     } catch (error) {
+      if (!REFUSED.includes(error.status)) throw error;
       this.#forgetToken(id); // a key may help where the token does not any more
       this.#keepAsGuest(id, "");
       throw error;
@@ -207,7 +210,7 @@ export class Api {
       if (this.#guest === held.token) this.#keepAsGuest(id, told.token);
     } catch (error) {
       // The session is over, or its gateway is away for a moment.
-      if ([401, 403, 404].includes(error.status)) return;
+      if (REFUSED.includes(error.status)) return;
       held.timer = setTimeout(() => void this.#renewToken(id), RENEW_AGAIN_MS);
     }
   }

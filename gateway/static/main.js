@@ -38,6 +38,9 @@ const TYPING_MS = 300;
 /** What may be all is told at once: an answer to it is prepared. */
 const SENTENCE_ENDS = /[.?!…。？！]$/;
 
+/** Answers for a gateway or a service that is away for a moment. */
+const AWAY = [0, 502, 503, 504];
+
 class Page {
   #typed = null;
   role = query.get("session") ? "viewer" : "visitor";
@@ -167,7 +170,7 @@ class Page {
         return await this.showChoices();
       } catch (error) {
         // One that has gone again is waited for; anything else does not mend itself.
-        if (![0, 502, 503, 504].includes(error.status) || failures > 3) return this.report(error);
+        if (!AWAY.includes(error.status) || failures > 3) return this.report(error);
       }
     }
   }
@@ -336,14 +339,21 @@ class Page {
    * @returns {Promise<boolean>} false: the address leads nowhere any more, and the visitor was told
    */
   async enter(session) {
-    try {
-      this.role = await this.api.enter(session, token);
-    } catch (error) {
-      if ([401, 403, 404].includes(error.status) && !(await this.api.open(session))) {
-        this.deadLink();
-        return false;
+    for (let failures = 0; ; failures += 1) {
+      try {
+        this.role = await this.api.enter(session, token);
+        break;
+      } catch (error) {
+        if ([401, 403, 404].includes(error.status) && !(await this.api.open(session))) {
+          this.deadLink();
+          return false;
+        }
+        if (!AWAY.includes(error.status) || failures > 3) {
+          this.report(error);
+          break;
+        }
+        await this.readiness.wait();
       }
-      this.report(error);
     }
     if (this.role === "viewer") this.lookOn();
     return true;

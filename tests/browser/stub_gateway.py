@@ -120,6 +120,10 @@ class StubGateway:
 
     # ---------------------------------------------------------------- what tests do
 
+    def begin(self, session: str) -> None:
+        """A session that somebody else has made."""
+        self._live.add(session)
+
     def push(self, *events: dict[str, Any]) -> None:
         """Sends events to the page, in order; returns when they are sent."""
         self._speaking = next((e["state"] == "speaking" for e in events if "state" in e), False)

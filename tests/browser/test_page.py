@@ -150,6 +150,19 @@ async def test_waits_for_the_services_and_then_fills_itself(page: Page, stub: St
     await expect(page.locator(".toast")).to_have_count(0)
 
 
+async def test_a_link_outlasts_a_moment_without_its_gateway(page: Page, stub: StubGateway) -> None:
+    away = iter([True])
+
+    async def lose(route: Route) -> None:
+        await (route.abort() if next(away, False) else route.continue_())
+
+    await page.route("**/token", lose)
+    stub.begin("abc")
+    await open_page(page, stub, "?session=abc&transport=websocket#token=token-of-abc")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live]:not([data-role])")
+
+
 async def test_a_link_that_has_expired_says_so(page: Page, stub: StubGateway) -> None:
     await open_page(page, stub, "?session=old#token=token-of-old")
     await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
