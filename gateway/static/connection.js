@@ -8,6 +8,7 @@
  *   "entered" {id, renewed} whenever a session is joined; renewed: it knows of the last one what
  *     `history` tells, and no more
  *   "place" {position, expected_wait_s} while the session has to be waited for
+ *   "over" {} a session that was joined is no more, or can be entered no more
  *   "face" {stream} what a face is drawn from on this device; null: nothing any more
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
@@ -24,6 +25,8 @@ const CUT = ["interrupted", "replaced"];
 const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
+/** A session that was joined has ended, or its token holds no more. */
+const OVER = "over";
 /** No such session any more, or one whose token holds no more. */
 const GONE = [401, 403, 404];
 const FIRST_RETRY_MS = 500;
@@ -159,8 +162,9 @@ export class Connection extends EventTarget {
   }
 
   async #ensureSession(signal) {
-    const kept = this.#joined || (this.sessionId && (await this.#stillThere(signal)));
     if (this.#joined) this.sessionId = this.#joined;
+    const kept = this.sessionId && (await this.#stillThere(signal));
+    if (this.#joined && !kept) throw new ApiError(410, OVER, text("error.gone"));
     if (!kept) await this.#makeSession(signal);
     this.#tell("entered", { id: this.sessionId, renewed: !kept && this.#known });
     this.#known = true;
@@ -316,9 +320,17 @@ export class Connection extends EventTarget {
         await this.#connect();
         return;
       } catch (error) {
+        if (error.code === OVER) return this.#end();
         console.info("visavis: not back yet:", error.message);
       }
     }
+  }
+
+  /** Of somebody else's session there is no other one to make. */
+  #end() {
+    this.leave();
+    this.#become("offline");
+    this.#tell("over", {});
   }
 
   /** After a machine's sleep sockets look open that are not: who does not answer is gone. */

@@ -25,6 +25,7 @@ export class Conversation {
    *   settings(): {preference, join, role} of Connection, wish(): what a session is to be,
    *   avatarsChanged(): there is one less,
    *   prepareFace(): who draws the face, face(stream): what it is then drawn from,
+   *   gone() where one that was joined has ended,
    *   report(error), begun(withMicrophone) after one has come to life
    */
   constructor(parts) {
@@ -160,8 +161,17 @@ export class Conversation {
       if (code === "avatar_deleted") this.avatarsChanged();
     });
     on("notice", ({ key }) => this.toasts.show(text(key)));
+    on("over", () => this.#over());
     on("face", ({ stream }) => this.face(stream));
     on("session", ({ id }) => (document.body.dataset.session = id));
+  }
+
+  /** The one that was joined has ended. */
+  #over() {
+    this.connection = null;
+    this.talk.stop();
+    this.#phase = "start";
+    this.gone();
   }
 
   #placed(place) {

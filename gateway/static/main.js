@@ -93,6 +93,7 @@ class Page {
       role: this.role,
     }),
     wish: () => this.wish(),
+    gone: () => this.deadLink(),
     begun: (withMicrophone) => this.begun(withMicrophone),
     avatarsChanged: () => void this.prepare(),
     prepareFace: () => this.head.prepare(),

@@ -512,6 +512,7 @@ async def test_asks_for_the_key_once(page: Page, stub: StubGateway) -> None:
 async def test_a_viewer_looks_on_without_a_session_of_its_own(
     page: Page, stub: StubGateway
 ) -> None:
+    stub.begin("abc")
     await open_page(page, stub, "?session=abc&transport=websocket")
     await page.click("#start-talk")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")

@@ -104,6 +104,19 @@ async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
     assert told == [{"side": "avatar", "text": "Before."}], "it goes on from there"
 
 
+async def test_a_conversation_that_was_joined_and_is_over_says_so(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.begin("abc")
+    await open_page(page, stub, "?session=abc&transport=websocket")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    stub.drop(forget=True)
+    await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
+    await expect(page.locator("#start-talk")).to_be_visible()
+    assert not stub.seen.deleted, "it is not the page's to end"
+
+
 async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.push({"type": "answer", "turn": 1, "text": "It is", "final": False})
