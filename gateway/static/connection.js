@@ -62,6 +62,8 @@ export class Connection extends EventTarget {
   #untold = {};
   /** There was a session before the one that is made, which goes on from what was said in it. */
   #known = false;
+  /** The session was made here, and for nobody else. */
+  #made = false;
   #history;
 
   /**
@@ -83,7 +85,7 @@ export class Connection extends EventTarget {
     this.#drawnBy = drawnBy;
     this.#joined = join;
     this.sessionId = resume || null;
-    this.#known = Boolean(resume);
+    this.#known = Boolean(resume) || history().length > 0;
     this.#history = history;
     this.#role = role === "viewer" ? "viewer" : "speaker";
     this.#hush = new Hush(video);
@@ -165,6 +167,7 @@ export class Connection extends EventTarget {
     if (this.#joined) this.sessionId = this.#joined;
     const kept = this.sessionId && (await this.#stillThere(signal));
     if (this.#joined && !kept) throw new ApiError(410, OVER, text("error.gone"));
+    this.#made = !kept;
     if (!kept) await this.#makeSession(signal);
     this.#tell("entered", { id: this.sessionId, renewed: !kept && this.#known });
     this.#known = true;
@@ -410,12 +413,13 @@ export class Connection extends EventTarget {
     this.#closeLinks();
   }
 
+  /** Goes away; what was made is ended, what was found is left to whoever else is with it. */
   async stop() {
     this.leave();
     const id = this.sessionId;
     this.sessionId = null;
     this.#become("offline");
-    if (id && !this.#joined) await this.#api.deleteSession(id);
+    if (id && this.#made) await this.#api.deleteSession(id);
   }
 
   #closeLinks() {

@@ -139,6 +139,19 @@ async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGate
     assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "It is noon."}]
 
 
+async def test_a_tab_that_cannot_go_on_ends_no_conversation(page: Page, stub: StubGateway) -> None:
+    await start(page, stub, "")
+    stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
+    stub.script.webrtc_status = 409  # as in a second tab, made of this one: another one speaks
+    await page.reload()
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("no WebRTC here")
+    stub.script.webrtc_status = 200
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert stub.seen.deleted == []
+    assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "Before."}]
+
+
 async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.script.deaf = True
