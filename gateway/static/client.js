@@ -42,6 +42,8 @@ export class Session extends EventTarget {
   #peer = null;
   #peerId = "";
   #microphone = null;
+  /** Counts what was asked for: to connect, or to be disconnected. What is older is given up. */
+  #wanted = 0;
   #closed = false;
 
   /** @param {string} url the gateway's. @param {{id: string, token: string}} made a session's */
@@ -90,13 +92,27 @@ export class Session extends EventTarget {
    * @returns {Promise<MediaStream>} for who shows it himself
    */
   async connect({ video = null, audio = null, microphone = false } = {}) {
-    await this.disconnect();
+    const leaving = this.disconnect();
+    const wanted = this.#wanted;
+    await leaving;
+    try {
+      return await this.#connect({ video, audio, microphone }, wanted);
+    } catch (error) {
+      if (wanted === this.#wanted) await this.#leave(); // no microphone stays open for nothing
+      throw error;
+    }
+  }
+
+  async #connect({ video, audio, microphone }, wanted) {
     const { ice_servers: iceServers } = await this.#call("GET", "/ice-servers");
+    this.#check(wanted);
     const peer = (this.#peer = new RTCPeerConnection({ iceServers }));
     const stream = new MediaStream();
     peer.addEventListener("track", ({ track }) => stream.addTrack(track));
     if (microphone) {
-      this.#microphone = await navigator.mediaDevices.getUserMedia({ audio: true });
+      const heard = await navigator.mediaDevices.getUserMedia({ audio: true });
+      this.#check(wanted, heard);
+      this.#microphone = heard;
       peer.addTransceiver(this.#microphone.getAudioTracks()[0], { direction: "sendrecv" });
     } else {
       peer.addTransceiver("audio", { direction: "recvonly" });
@@ -111,18 +127,25 @@ export class Session extends EventTarget {
       role: microphone ? "speaker" : "viewer",
       drawn_by: pictures ? "server" : "client",
     });
+    if (wanted !== this.#wanted) void this.#call("DELETE", `/webrtc/${answer.peer_id}`).catch(() => null);
+    this.#check(wanted);
     this.#peerId = answer.peer_id;
     await peer.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
     peer.addEventListener("connectionstatechange", () => {
       const lost = ["failed", "closed"].includes(peer.connectionState) && peer === this.#peer;
-      if (lost && !this.#closed) setTimeout(() => this.#again({ video, audio, microphone }), FIRST_PAUSE_MS);
+      if (lost) setTimeout(() => this.#again({ video, audio, microphone }, wanted), FIRST_PAUSE_MS);
     });
     for (const element of [video, audio]) if (element) element.srcObject = stream;
     return stream;
   }
 
   /** See and hear no more; the session goes on. */
-  async disconnect() {
+  disconnect() {
+    this.#wanted += 1;
+    return this.#leave();
+  }
+
+  async #leave() {
     const [peer, id] = [this.#peer, this.#peerId];
     [this.#peer, this.#peerId] = [null, ""];
     this.#microphone?.getTracks().forEach((track) => track.stop());
@@ -158,14 +181,23 @@ export class Session extends EventTarget {
 
   // -- connections ------------------------------------------------------------------
 
-  async #again(where) {
-    if (this.#closed) return;
+  /** What was connected has been lost; unless something else has been asked for since. */
+  async #again(where, wanted) {
+    if (wanted !== this.#wanted) return;
+    const connecting = this.connect(where);
+    const now = this.#wanted;
     try {
-      await this.connect(where);
+      await connecting;
     } catch (error) {
       if (error.status === 404 || error.status === 401) this.#tell({ type: "ended" });
-      else setTimeout(() => this.#again(where), LONGEST_PAUSE_MS);
+      else setTimeout(() => this.#again(where, now), LONGEST_PAUSE_MS);
     }
+  }
+
+  #check(wanted, heard = null) {
+    if (wanted === this.#wanted) return;
+    heard?.getTracks().forEach((track) => track.stop());
+    throw new GatewayError(0, "disconnected", "it was disconnected meanwhile");
   }
 
   /** One of the session's sockets, made anew when it is lost. */

@@ -58,6 +58,8 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
                 )
                 await page.wait_for_function("document.querySelector('#face').videoWidth > 0")
                 told = await page.evaluate(FOLLOWED, url)
+                hung_up = await page.evaluate(HUNG_UP, url)
+            assert hung_up == {"refused": "disconnected", "tracks": ["ended"], "peers": 1}
             assert told["refused"] == "invalid_input"
             assert told["weights"] == 52 and told["events"][:2] == ["session", "state"]
             assert told["lost"] == ["lost", "back"] and told["said"] == 1
@@ -90,4 +92,37 @@ FOLLOWED = """async (url) => {
   await back;
   await session.end();
   return { said, refused, events, lost, weights: pose.weights.length };
+}"""
+
+HUNG_UP = """async (url) => {
+  const { Session } = await import(`${url}/static/client.js`);
+  const session = new Session(url, await Session.make(url, {}));
+  const [timers, peers] = [[], []];
+  const Real = RTCPeerConnection;
+  window.RTCPeerConnection = class extends Real {
+    constructor(...given) { super(...given); peers.push(this); }
+  };
+  await session.connect({ audio: new Audio() });
+  // It is lost, and before it is connected anew the visitor hangs up.
+  const later = setTimeout;
+  window.setTimeout = (act) => timers.push(act);
+  Object.defineProperty(peers[0], "connectionState", { value: "failed" });
+  peers[0].dispatchEvent(new Event("connectionstatechange"));
+  window.setTimeout = later;
+  await session.disconnect();
+  for (const act of timers) await act();
+  const before = peers.length;
+  // He hangs up while the browser asks whether it may hear him, and then says yes.
+  const { mediaDevices } = navigator;
+  const [hear, asked] = [mediaDevices.getUserMedia.bind(mediaDevices), Promise.withResolvers()];
+  const yes = Promise.withResolvers();
+  mediaDevices.getUserMedia = () => { asked.resolve(); return yes.promise; };
+  const connecting = session.connect({ audio: new Audio(), microphone: true });
+  await asked.promise;
+  await session.disconnect();
+  const heard = await hear({ audio: true });
+  yes.resolve(heard);
+  const refused = await connecting.then(() => "", ({ code }) => code);
+  await session.end();
+  return { refused, tracks: heard.getTracks().map((track) => track.readyState), peers: before };
 }"""
