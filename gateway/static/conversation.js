@@ -75,6 +75,7 @@ export class Conversation {
     // Of one that is not there any more, what was said is: the visitor begins when he wants to.
     this.#last = last.session;
     if (there) await this.start(last.microphone, last.session);
+    if (last.recordedSince_ms && this.sessionId === last.session) this.recording.goOn(last.recordedSince_ms);
     return there;
   }
 
@@ -136,6 +137,7 @@ export class Conversation {
       session: this.sessionId,
       lines: this.captions.records(),
       microphone: ["on", "muted", "opening"].includes(microphone),
+      recordedSince_ms: this.recording.since_ms,
     });
   }
 

@@ -6,18 +6,18 @@ import { text } from "./i18n.js";
 
 const STORE = "visavis.conversation";
 
-/** @returns {{session: string, lines: object[], microphone: boolean} | null} */
+/** @returns {{session: string, lines: object[], microphone: boolean, recordedSince_ms: number} | null} */
 export function remembered() {
   try {
-    const { session, lines, microphone } = JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+    const { session, lines, microphone, recordedSince_ms } = JSON.parse(sessionStorage.getItem(STORE)) ?? {};
     if (typeof session !== "string" || !Array.isArray(lines)) return null;
-    return { session, lines, microphone: microphone === true };
+    return { session, lines, microphone: microphone === true, recordedSince_ms: Number(recordedSince_ms) || 0 };
   } catch {
     return null;
   }
 }
 
-/** @param {{session: string, lines: object[], microphone: boolean}} conversation */
+/** @param {{session: string, lines: object[], microphone: boolean, recordedSince_ms: number}} conversation */
 export function remember(conversation) {
   try {
     sessionStorage.setItem(STORE, JSON.stringify(conversation));

@@ -28,8 +28,18 @@ export class RecordButton {
 
   async #begin() {
     await this.api.startRecording(this.sessionId());
+    this.goOn(Date.now());
+  }
+
+  /** Since when it runs, milliseconds of the clock; 0: it does not. */
+  get since_ms() {
+    return document.body.dataset.recording === "on" ? this.#since_ms : 0;
+  }
+
+  /** One that runs on the gateway: also where a page of before has begun it. */
+  goOn(since_ms) {
     this.#show("on");
-    this.#since_ms = performance.now();
+    this.#since_ms = since_ms;
     this.#timer = setInterval(() => this.#tick(), 500);
     this.#tick();
   }
@@ -46,7 +56,7 @@ export class RecordButton {
   }
 
   #tick() {
-    const seconds = Math.floor((performance.now() - this.#since_ms) / 1000);
+    const seconds = Math.floor((Date.now() - this.#since_ms) / 1000);
     const two = (number) => String(number).padStart(2, "0");
     this.elapsed.textContent = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}`;
   }

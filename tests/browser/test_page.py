@@ -463,6 +463,8 @@ async def test_records_and_downloads(page: Page, stub: StubGateway) -> None:
     await page.click("#record")
     await page.wait_for_selector("body[data-recording=on]")
     await expect(page.locator("#elapsed")).to_have_text("00:00")
+    await page.reload()
+    await page.wait_for_selector("body[data-connection=live][data-recording=on]")
     async with page.expect_download() as download:
         await page.click("#record")
     assert (await download.value).suggested_filename.endswith(".mp4")
