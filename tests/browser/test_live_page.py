@@ -52,6 +52,10 @@ async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:
         await expect(page.locator("#onair")).to_have_text("直播中：1")
         found.append(await axe(page))
         assert found == [[], []]
+        await page.route("**/v1/sessions", lambda route: route.abort())
+        await expect(page.locator("#onair:not([data-live])")).to_contain_text("无法连接")
+        await page.unroute("**/v1/sessions")
+        await expect(page.locator("#onair")).to_have_text("直播中：1")
         await target.locator("button").click()
         await expect(target).to_contain_text("已停止")
         assert KEY not in await page.content() and await page.input_value("#target-key") == ""

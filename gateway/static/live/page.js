@@ -82,8 +82,16 @@ class LivePage {
       await this.refresh();
     } catch (error) {
       if (error.status === 404) this.choose("");
+      else this.unknown(error);
     }
     setTimeout(() => void this.look(), LOOK_MS);
+  }
+
+  /** Whether anything is live cannot be told. */
+  unknown(error) {
+    const on = byId("onair");
+    on.textContent = error.status === 0 ? text("error.unreachable") : error.message;
+    on.toggleAttribute("data-live", false);
   }
 
   async refresh() {
