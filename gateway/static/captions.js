@@ -78,17 +78,27 @@ export class Captions {
     for (const { turn, transcript, answer, heard, state } of turns) {
       const key = this.#key("avatar", turn);
       const known = this.#lines.get(key);
-      if (!answer || (known && known.textContent.length >= answer.length)) continue;
+      if (!answer) continue;
+      if (known && known.textContent.length >= answer.length) {
+        this.turn({ turn, event: state, heard }); // it may have been cut short meanwhile
+        continue;
+      }
       const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(
         (line) => line.textContent === transcript,
       );
-      if (!known && transcript && !asked) this.#append("visitor").textContent = transcript;
+      if (!known && transcript && !asked) this.#write(this.#begun() ?? this.#append("visitor"), transcript, true);
       const line = this.#line("avatar", turn);
       line.textContent = answer;
       line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
       this.turn({ turn, event: state, heard });
     }
     this.#follow();
+  }
+
+  /** The question whose end was not heard here, if there is one. */
+  #begun() {
+    const last = [...this.list.querySelectorAll("[data-side=visitor]")].at(-1);
+    return last?.hasAttribute("data-partial") ? last : null;
   }
 
   /** A remark of the page between the lines. @param {string} key of i18n.js */
@@ -113,13 +123,14 @@ export class Captions {
     this.announcer.textContent = "";
   }
 
-  /** All lines as plain values: {side, words, speaker, of?, heard?, ended?, key?, sources?}. */
+  /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?}. */
   records() {
     return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
       side: dataset.side,
       words: textContent,
       speaker: dataset.speaker ?? "",
       of: dataset.of,
+      partial: "partial" in dataset,
       ended: dataset.ended,
       heard: lastElementChild ? (firstChild.textContent ?? "") : undefined,
       key: dataset.i18n,
@@ -137,11 +148,12 @@ export class Captions {
 
   /** The lines that `records` gave before the page was loaded again. */
   restore(records) {
-    for (const { side, words, speaker, of, ended, heard, key, sources } of records) {
+    for (const { side, words, speaker, of, partial, ended, heard, key, sources } of records) {
       if (!SIDES.includes(side) || typeof words !== "string") continue;
       const line = this.#append(side, of);
       line.textContent = key ? text(key) : words;
       if (side === "avatar") line.dataset.speaker = speaker;
+      line.toggleAttribute("data-partial", partial === true);
       if (ended) line.dataset.ended = ended;
       if (sources) line.dataset.sources = sources;
       if (key) line.dataset.i18n = key;

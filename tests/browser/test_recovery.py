@@ -152,6 +152,28 @@ async def test_a_tab_that_cannot_go_on_ends_no_conversation(page: Page, stub: St
     assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "Before."}]
 
 
+@pytest.mark.parametrize("way", ["lost", "reload"])
+async def test_a_question_whose_end_came_meanwhile_is_one_caption(
+    page: Page, stub: StubGateway, way: str
+) -> None:
+    await start(page, stub)
+    stub.push({"type": "answer", "turn": 1, "text": "Good morning to you.", "final": True})
+    stub.push({"type": "transcript", "utterance": 1, "text": "what is the", "final": False})
+    greeting = {"turn": 1, "transcript": "", "answer": "Good morning to you."}
+    asked = {"turn": 2, "transcript": "What is the time?", "answer": "Noon.", "state": "finished"}
+    stub.script.turns = [{**greeting, "state": "interrupted", "heard": "Good morning"}, asked]
+    lines = page.locator(".line")
+    await expect(lines).to_have_count(2)
+    if way == "reload":
+        await page.reload()
+    else:
+        stub.drop()
+    said = ["Good morning to you.", "What is the time?", "Noon."]
+    await expect(lines).to_have_text(said)
+    await expect(page.locator(".line[data-partial]")).to_have_count(0)
+    await expect(lines.first.locator("s")).to_have_text(" to you.")
+
+
 async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.script.deaf = True
