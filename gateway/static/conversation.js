@@ -81,8 +81,10 @@ export class Conversation {
 
   /** What was said is forgotten, by the page and by the language model. */
   async renew() {
+    if (this.settings().join || this.connection?.status !== "live") return;
+    await this.recording.ended();
     const connection = this.connection;
-    if (this.settings().join || connection?.status !== "live") return;
+    if (connection?.status !== "live") return;
     this.recording.reset();
     this.captions.clear();
     this.latency.clear();
@@ -156,7 +158,7 @@ export class Conversation {
     on("latency", (detail) => this.latency.show(detail));
     on("error", ({ code, message }) => {
       this.toasts.error(inPlainWords(message));
-      if (code === "recording_failed") this.recording.ended();
+      if (code === "recording_failed") void this.recording.ended();
     });
     on("warning", ({ code, message }) => {
       this.toasts.show(message);

@@ -5,11 +5,12 @@ import { download, fileName } from "./memory.js";
 export class RecordButton {
   #since_ms = 0;
   #timer = 0;
+  #work = Promise.resolve();
 
   /** @param {object} parts button, elapsed, api, sessionId(), toasts */
   constructor({ button, elapsed, api, sessionId, toasts }) {
     Object.assign(this, { button, elapsed, api, sessionId, toasts });
-    button.addEventListener("click", () => void this.#toggle());
+    button.addEventListener("click", () => (this.#work = this.#toggle()));
   }
 
   async #toggle() {
@@ -61,9 +62,10 @@ export class RecordButton {
     this.elapsed.textContent = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}`;
   }
 
-  /** It has ended by itself: fetch what there is of it. */
-  ended() {
-    if (document.body.dataset.recording === "on") void this.#toggle();
+  /** It has ended by itself, or its session is about to: fetch what there is of it. */
+  async ended() {
+    if (document.body.dataset.recording === "on") this.#work = this.#toggle();
+    await this.#work;
   }
 
   /** Also when the session it belonged to has gone. */

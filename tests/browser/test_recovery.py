@@ -190,7 +190,11 @@ async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGate
     async with page.expect_download() as saved:
         await page.click("#transcript-save")
     assert "Eileen: A secret." in (await (await saved.value).path()).read_text("utf-8")
-    await page.click("#conversation-new")
+    await page.click("#record")
+    await page.wait_for_selector("body[data-recording=on]")
+    async with page.expect_download() as film:
+        await page.click("#conversation-new")
+    assert (await film.value).suggested_filename.endswith(".mp4"), "it would go with its session"
     await stub.until(lambda seen: len(seen.sessions) == 2)
     await page.wait_for_selector("body[data-connection=live][data-phase=live]")
     assert stub.seen.deleted == ["session1"]
