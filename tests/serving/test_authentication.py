@@ -228,6 +228,7 @@ class Issuer:
         self.ca = self.folder / "ca.pem"
         _openssl(
             *("req", "-x509", "-subj", f"/CN={name}", "-days", "1", *_NEW_KEY),
+            *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),  # wanted by Python 3.13
             *("-keyout", self.folder / "ca.key", "-out", self.ca),
         )
 
