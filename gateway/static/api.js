@@ -5,6 +5,8 @@
  * reverse proxy may serve everything under a prefix.
  */
 
+import { lastingStore, tabStore } from "./stores.js";
+
 const KEY_STORE = "visavis.api-key";
 const TOKEN_STORE = "visavis.token.";
 const SUBPROTOCOL = "visavis";
@@ -43,7 +45,7 @@ export class ApiError extends Error {
 }
 
 export class Api {
-  #key = sessionStorage.getItem(KEY_STORE) ?? localStorage.getItem(KEY_STORE) ?? "";
+  #key = tabStore.get(KEY_STORE) ?? lastingStore.get(KEY_STORE) ?? "";
   #asking = null;
   #tokens = new Map();
   /** The token with which the page was opened: it stands in for a key, as far as it goes. */
@@ -120,9 +122,9 @@ export class Api {
     this.#asking ??= this.askForKey()
       .then(({ key, remember }) => {
         this.#key = key;
-        sessionStorage.setItem(KEY_STORE, key);
-        if (remember) localStorage.setItem(KEY_STORE, key);
-        else localStorage.removeItem(KEY_STORE);
+        tabStore.set(KEY_STORE, key);
+        if (remember) lastingStore.set(KEY_STORE, key);
+        else lastingStore.remove(KEY_STORE);
       })
       .finally(() => {
         this.#asking = null;
@@ -137,7 +139,7 @@ export class Api {
    * @returns {Promise<"visitor" | "viewer">} what the token is for; without one, looking on
    */
   async enter(id, token) {
-    const kept = token || sessionStorage.getItem(TOKEN_STORE + id);
+    const kept = token || tabStore.get(TOKEN_STORE + id);
     if (!kept) return "viewer";
     this.#keepAsGuest(id, kept);
     this.#tokens.set(id, { token: kept });
@@ -165,7 +167,7 @@ export class Api {
    * @returns {Promise<boolean>} whether it is still there; throws where that cannot be told
    */
   async resume(id) {
-    const token = sessionStorage.getItem(TOKEN_STORE + id);
+    const token = tabStore.get(TOKEN_STORE + id);
     if (!token) return false;
     this.#tokens.set(id, { token });
     try {
@@ -181,7 +183,7 @@ export class Api {
   /** For when the page is loaded again. */
   #keepAsGuest(id, token) {
     this.#guest = token;
-    sessionStorage.setItem(TOKEN_STORE + id, token);
+    tabStore.set(TOKEN_STORE + id, token);
   }
 
   /** For others to look on: it opens the session for a while, and only to see and hear. */
@@ -197,7 +199,7 @@ export class Api {
     clearTimeout(this.#tokens.get(id)?.timer);
     const half_ms = Math.min(500 * token_expires_in_s, LONGEST_TIMER_MS);
     this.#tokens.set(id, { token, timer: setTimeout(() => void this.#renewToken(id), half_ms) });
-    sessionStorage.setItem(TOKEN_STORE + id, token);
+    tabStore.set(TOKEN_STORE + id, token);
   }
 
   async #renewToken(id) {
@@ -218,7 +220,7 @@ export class Api {
   #forgetToken(id) {
     clearTimeout(this.#tokens.get(id)?.timer);
     this.#tokens.delete(id);
-    sessionStorage.removeItem(TOKEN_STORE + id);
+    tabStore.remove(TOKEN_STORE + id);
   }
 
   // -- sessions ------------------------------------------------------------

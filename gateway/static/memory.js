@@ -3,13 +3,14 @@
  * saved as a file where somebody wants to have it.
  */
 import { text } from "./i18n.js";
+import { tabStore } from "./stores.js";
 
 const STORE = "visavis.conversation";
 
 /** @returns {{session: string, lines: object[], microphone: boolean, recordedSince_ms: number} | null} */
 export function remembered() {
   try {
-    const { session, lines, microphone, recordedSince_ms } = JSON.parse(sessionStorage.getItem(STORE)) ?? {};
+    const { session, lines, microphone, recordedSince_ms } = JSON.parse(tabStore.get(STORE)) ?? {};
     if (typeof session !== "string" || !Array.isArray(lines)) return null;
     return { session, lines, microphone: microphone === true, recordedSince_ms: Number(recordedSince_ms) || 0 };
   } catch {
@@ -19,15 +20,11 @@ export function remembered() {
 
 /** @param {{session: string, lines: object[], microphone: boolean, recordedSince_ms: number}} conversation */
 export function remember(conversation) {
-  try {
-    sessionStorage.setItem(STORE, JSON.stringify(conversation));
-  } catch {
-    forget(); // no room for it: better none than an old one
-  }
+  tabStore.set(STORE, JSON.stringify(conversation));
 }
 
 export function forget() {
-  sessionStorage.removeItem(STORE);
+  tabStore.remove(STORE);
 }
 
 /** What was said as plain text: of an answer that was interrupted, what was heard of it. */

@@ -1,5 +1,7 @@
 /** What the visitor has chosen: the page's address first, then the last visit, then the browser. */
 
+import { lastingStore } from "./stores.js";
+
 const STORE = "visavis.preferences";
 
 const DEFAULTS = {
@@ -57,14 +59,14 @@ export class Preferences {
   set(name, value) {
     this.#values[name] = value;
     this.#saved[name] = value; // what only the address says is not kept
-    localStorage.setItem(STORE, JSON.stringify(this.#saved));
+    lastingStore.set(STORE, JSON.stringify(this.#saved));
   }
 }
 
 /** Only names that we know, with the type that we expect: the store may be of an older page. */
 function stored() {
   try {
-    const entries = Object.entries(JSON.parse(localStorage.getItem(STORE)) ?? {});
+    const entries = Object.entries(JSON.parse(lastingStore.get(STORE)) ?? {});
     return Object.fromEntries(entries.filter(([name, value]) => typeof value === typeof DEFAULTS[name]));
   } catch {
     return {};
