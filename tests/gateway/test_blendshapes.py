@@ -54,9 +54,10 @@ async def test_a_client_that_draws_gets_poses_in_step_with_the_sound_and_no_pict
             for frame in heard.decode(audio=0)
             if abs(frame.to_ndarray()).max() > 0.05
         ]
-    # The jaw opens with the voice: a pose is 40 ms long, a packet of sound 21.
+    # The jaw opens with the voice, which waits for a late pose for 40 ms at most; a pose is 40 ms
+    # long, a packet of sound 21.
     opens_ms = next(time_ms for time_ms, jaw in poses if jaw > IDLE)
-    assert abs(opens_ms - 1000 * loud_s[0]) <= 60
+    assert abs(opens_ms - 1000 * loud_s[0]) <= 101
     asked = [config.config.face.codecs for config in doubles.seen.of("face", "config")]
     asked += [request.codecs.codecs for request in doubles.seen.of("face", "codecs")]
     assert {codec for codecs in asked for codec in codecs} == {VideoCodec.BLENDSHAPES}
