@@ -15,8 +15,8 @@ const OF_A_SESSION = /^v1\/sessions\/([^/]+)/;
 const BY_KEY = /^v1\/sessions\/[^/]+\/broadcasts/;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const RENEW_AGAIN_MS = 10_000;
-/** A token that is refused so will not do later either. */
-const REFUSED = [401, 403, 404];
+/** No such session any more, or one whose token holds no more: it will not do later either. */
+export const REFUSED = [401, 403, 404];
 
 /** Any text in the few characters that a subprotocol's name may have. */
 function subprotocol(text) {

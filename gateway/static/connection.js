@@ -12,7 +12,7 @@
  *   "face" {stream} what a face is drawn from on this device; null: nothing any more
  *   "notice" {key} something the visitor should know, a key of i18n.js
  */
-import { ApiError } from "./api.js";
+import { ApiError, REFUSED } from "./api.js";
 import { EventChannel } from "./events.js";
 import { FaceStream } from "./head/stream.js";
 import { Hush } from "./hush.js";
@@ -27,8 +27,6 @@ const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources",
 const TEMPORARY = [404, 409, 0];
 /** A session that was joined has ended, or its token holds no more. */
 const OVER = "over";
-/** No such session any more, or one whose token holds no more. */
-const GONE = [401, 403, 404];
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 8000;
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
@@ -238,7 +236,7 @@ export class Connection extends EventTarget {
       await this.#api.place(this.sessionId, signal);
       return true;
     } catch (error) {
-      return !GONE.includes(error.status);
+      return !REFUSED.includes(error.status);
     }
   }
 
@@ -248,7 +246,7 @@ export class Connection extends EventTarget {
       await this.#api.session(this.sessionId, signal);
       return true;
     } catch (error) {
-      if (error instanceof ApiError && GONE.includes(error.status)) return false;
+      if (error instanceof ApiError && REFUSED.includes(error.status)) return false;
       throw error;
     }
   }

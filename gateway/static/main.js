@@ -5,7 +5,7 @@
  * talk where its fragment, #token=…, is a visitor's), embed=1 (face and controls alone), appearance, captions,
  * latency, muted, welcome. docs/apps.md tells what each does.
  */
-import { Api } from "./api.js";
+import { Api, REFUSED } from "./api.js";
 import { addressOf, AvatarPicker, nameFault, OwnAvatar, titleOf } from "./avatars.js";
 import { Captions } from "./captions.js";
 import { Conversation } from "./conversation.js";
@@ -164,14 +164,25 @@ class Page {
 
   /** Once the services are there: the voices, the faces. */
   async prepare() {
-    for (let failures = 0; ; failures += 1) {
-      await this.readiness.wait();
-      try {
+    await this.readiness.wait();
+    try {
+      await this.#patiently(async () => {
         await Promise.all([this.voices.load(), this.avatars.load()]);
-        return await this.showChoices();
+        await this.showChoices();
+      });
+    } catch (error) {
+      this.report(error);
+    }
+  }
+
+  /** What is asked, again once a service that has gone is back; anything else does not mend itself. */
+  async #patiently(ask) {
+    for (let failures = 0; ; failures += 1) {
+      try {
+        return await ask();
       } catch (error) {
-        // One that has gone again is waited for; anything else does not mend itself.
-        if (!AWAY.includes(error.status) || failures > 3) return this.report(error);
+        if (!AWAY.includes(error.status) || failures > 3) throw error;
+        await this.readiness.wait();
       }
     }
   }
@@ -340,21 +351,14 @@ class Page {
    * @returns {Promise<boolean>} false: the address leads nowhere any more, and the visitor was told
    */
   async enter(session) {
-    for (let failures = 0; ; failures += 1) {
-      try {
-        this.role = await this.api.enter(session, token);
-        break;
-      } catch (error) {
-        if ([401, 403, 404].includes(error.status) && !(await this.api.open(session))) {
-          this.deadLink();
-          return false;
-        }
-        if (!AWAY.includes(error.status) || failures > 3) {
-          this.report(error);
-          break;
-        }
-        await this.readiness.wait();
+    try {
+      this.role = await this.#patiently(() => this.api.enter(session, token));
+    } catch (error) {
+      if (REFUSED.includes(error.status) && !(await this.api.open(session))) {
+        this.deadLink();
+        return false;
       }
+      this.report(error);
     }
     if (this.role === "viewer") this.lookOn();
     return true;

@@ -19,6 +19,14 @@ async def start(page: Page, stub: StubGateway, query: str = "?transport=websocke
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
 
 
+async def join(page: Page, stub: StubGateway, session: str) -> None:
+    """Look on at a conversation that there is, with the picture moving."""
+    stub.begin(session)
+    await open_page(page, stub, f"?session={session}&transport=websocket")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+
+
 async def body(page: Page, name: str) -> str | None:
     return await page.get_attribute("body", f"data-{name}")
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.async_api import Page, Route, expect
 
 from tests.browser.conftest import chromium, fresh_page
-from tests.browser.driving import body, moves, open_page, start
+from tests.browser.driving import body, join, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -539,9 +539,6 @@ async def test_asks_for_the_key_once(page: Page, stub: StubGateway) -> None:
 async def test_a_viewer_looks_on_without_a_session_of_its_own(
     page: Page, stub: StubGateway
 ) -> None:
-    stub.begin("abc")
-    await open_page(page, stub, "?session=abc&transport=websocket")
-    await page.click("#start-talk")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await join(page, stub, "abc")
     await expect(page.locator("#dock")).to_be_hidden()
     assert not stub.seen.sessions

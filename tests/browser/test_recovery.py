@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.driving import moves, open_page, start
+from tests.browser.driving import join, moves, open_page, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -107,10 +107,7 @@ async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
 async def test_a_conversation_that_was_joined_and_is_over_says_so(
     page: Page, stub: StubGateway
 ) -> None:
-    stub.begin("abc")
-    await open_page(page, stub, "?session=abc&transport=websocket")
-    await page.click("#start-talk")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await join(page, stub, "abc")
     stub.drop(forget=True)
     await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
     await expect(page.locator("#start-talk")).to_be_visible()

@@ -76,7 +76,6 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes = 0
         self._heart: int | None = None
-        self._computed_s = 0.0
 
     @property
     def pid(self) -> int | None:
@@ -89,7 +88,6 @@ class Child:
     def start(self, environ: Mapping[str, str] | None = None) -> None:
         """Start the process; it is not ready before it says so. Raises OSError."""
         self.state, self.working = State.STARTING, False
-        self._computed_s = 0.0
         self._forget_heart()
         self._heart, beating = os.pipe()
         os.set_blocking(self._heart, False)
@@ -133,15 +131,15 @@ class Child:
         return bool(signs)
 
     def computed_s(self) -> float:
-        """Processor time that this start has had, as far as it can be told.
+        """Processor time that this start has had; 0 where the process has gone.
 
         More of it is a sign of life as long as it starts: on a slow machine, or one whose cores
         others have, to import or compile takes minutes, in which it beats seldom or not at all.
         """
         with contextlib.suppress(psutil.Error, LookupError):
             times = self._started().cpu_times()
-            self._computed_s = times.user + times.system
-        return self._computed_s
+            return float(times.user + times.system)
+        return 0.0
 
     def kill(self) -> None:
         """End the process at once, frozen or not, and all that it has started."""
