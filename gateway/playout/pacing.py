@@ -18,6 +18,9 @@ TICK_S = TICK_SAMPLES / RATE_HZ
 HALF_TICK_SAMPLES = TICK_SAMPLES // 2
 """Silence leaves in pieces of 10 ms while an answer is awaited, whose voice begins behind any."""
 
+LONG_TICK_SAMPLES = 2 * TICK_SAMPLES
+"""A picture's time of 25 a second: where nobody says or awaits anything, one leaves with each."""
+
 _HALF_S = HALF_TICK_SAMPLES / RATE_HZ
 
 VIDEO_HZ = 90_000
@@ -54,8 +57,8 @@ class Schedule(Generic[Member]):
 
     Pure: time comes as an argument, in seconds of one clock. All ticks lie on one grid of 20 ms,
     so that whoever keeps the schedule wakes once for everybody; only a member that had half a tick
-    is beside it, until it has another half. A member that rests is not due; its media time goes
-    on, and `wake` says by how much.
+    is beside it, until it has another half. A long tick is two of them. A member that rests is not
+    due; its media time goes on, and `wake` says by how much.
     """
 
     def __init__(self) -> None:
@@ -98,7 +101,7 @@ class Schedule(Generic[Member]):
         """Members with a tick that is due, and its time, the earliest first.
 
         Each is listed once, and its next tick is then 20 ms after this one, however late this one
-        is, or 10 if it is `halve`d; only a stop of more than MAX_LAG_S is not caught up with.
+        is, unless it `lasts` otherwise; only a stop of more than MAX_LAG_S is not caught up with.
         """
         if self._origin_s is None:
             return []
@@ -112,10 +115,10 @@ class Schedule(Generic[Member]):
             self._next[member] = place + left_out + 2
         return [(member, self._origin_s + place * _HALF_S) for place, member in waiting]
 
-    def halve(self, member: Member) -> None:
-        """The tick that it was just due for is half a one: its next is as much sooner."""
+    def lasts(self, member: Member, samples: int) -> None:
+        """So long is the tick that it was just due for, in whole halves: its next is behind it."""
         if member in self._next:
-            self._next[member] -= 1
+            self._next[member] += samples // HALF_TICK_SAMPLES - 2
 
     def wait_s(self, now: float) -> float | None:
         """How long no tick is due; None where nobody has any to come."""

@@ -3,7 +3,8 @@
 Pure: time is what `tick` has released of session media time, 20 ms with each call. The session's
 sound never stops (silence between turns), so that every listener's clock keeps running. While an
 answer is awaited it is silence of 10 ms, for the voice begins only where a tick does, and what was
-sent ahead of it cannot be taken back.
+sent ahead of it cannot be taken back. While nobody says or awaits anything it is silence of 40 ms,
+which leaves with a picture of the idle loop.
 
 A turn starts with its first voice where the face is quick: its first picture, on which the lips
 are still as they were at rest, then follows within 40 ms, at its own place in media time. For a
@@ -28,6 +29,7 @@ from numpy.typing import NDArray
 from gateway.playout.idle import IdleLife
 from gateway.playout.pacing import (
     HALF_TICK_SAMPLES,
+    LONG_TICK_SAMPLES,
     ORIGIN_SAMPLES,
     RATE_HZ,
     TICK_S,
@@ -43,6 +45,8 @@ WAIT_FOR_PICTURE_S = 0.040
 _QUICK_SAMPLES = TICK_SAMPLES + HALF_TICK_SAMPLES
 # An answer that takes longer is not noticed to be 5 ms later, and twice the ticks are not free.
 _AWAITED_SAMPLES = 2 * RATE_HZ
+# By then encoders of sound have forgotten the voice.
+_SETTLED_SAMPLES = RATE_HZ // 4
 # After the voice's end: how long a late picture can still belong to the turn.
 LINGER_S = 0.5
 LONGEST_LINGER_S = 2.0
@@ -72,7 +76,7 @@ class PlayoutEvent(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What leaves in one step. pcm: [960] int16 at 48 kHz, starting at `start_samples`; silence may
-    be [480].
+    be [480] or [1920].
 
     silent: all of it is 0, and need not be looked at.
     """
@@ -180,8 +184,8 @@ class Playout:
         """Of the last turn that had a picture: how long its voice was here before."""
         self._pictures_at = ORIGIN_SAMPLES
         """Media time of the last tick that had pictures."""
-        self._hushed = True
-        """The last tick was silent."""
+        self._silent_samples = TICK_SAMPLES
+        """So much silence has left since a voice."""
         self.idle = IdleLife()
         self._tail = np.zeros(0, np.int16)
 
@@ -357,8 +361,11 @@ class Playout:
         self._now += samples
         self._pictures_at += samples
 
-    def tick(self) -> Tick:
-        """Release what is due."""
+    def tick(self, *, calm: bool = False) -> Tick:
+        """Release what is due. calm: nothing is about to come, and the tick may be a long one."""
+        settled = self._silent_samples >= _SETTLED_SAMPLES
+        if calm and settled and self.at_rest and not self._now % TICK_SAMPLES:
+            return self._idle_tick()
         now, turn = self._now, self._turn
         events: list[tuple[PlayoutEvent, int]] = []
         if turn is not None:
@@ -374,17 +381,30 @@ class Playout:
         if turn is not None and turn.phase in (_Phase.PLAYING, _Phase.OVER):
             silent = silent and turn.phase is _Phase.OVER
             time = TurnTime(turn.number, self._release_voice(turn, pcm, events))
-        self._hushed = silent
+        self._silent_samples = self._silent_samples + len(pcm) if silent else 0
         second_half = len(pcm) < TICK_SAMPLES and now % TICK_SAMPLES > 0
         pictures = [] if second_half else self._release_pictures(now, time)
         if turn is not None:
             self._finish_if_over(turn, events)
         return Tick(now, pcm, tuple(pictures), tuple(events), silent, second_half)
 
+    def _idle_tick(self) -> Tick:
+        """Silence, and the pictures of the loop."""
+        now = self._now
+        pictures = self._release_pictures(now, None)
+        # From a picture on: no other one is due within it, and none is shown late.
+        long = len(pictures) == len(self._lanes) and all(
+            shown.looped and shown.picture.duration_samples >= LONG_TICK_SAMPLES
+            for shown in pictures
+        )
+        pcm = np.zeros(LONG_TICK_SAMPLES if long else TICK_SAMPLES, np.int16)
+        self._now += len(pcm)
+        return Tick(now, pcm, tuple(pictures), silent=True)
+
     def _due_samples(self, turn: _Turn | None, now: int) -> int:
         """Of the tick that starts `now`: where nothing is heard, it may be half a one."""
         # The Opus packet of a tick holds the end of the voice in the one before.
-        if not self._hushed or (turn is not None and turn.sounds):
+        if not self._silent_samples or (turn is not None and turn.sounds):
             return TICK_SAMPLES
         if turn is not None and turn.is_awaited(now):
             return HALF_TICK_SAMPLES

@@ -12,7 +12,7 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from gateway.playout.pacing import HALF_TICK_SAMPLES, RATE_HZ, SOUND_TIME_BASE, TICK_SAMPLES
+from gateway.playout.pacing import RATE_HZ, SOUND_TIME_BASE, TICK_SAMPLES
 
 AAC_FRAME_SAMPLES = 1024
 OPUS_BIT_RATE = 32_000
@@ -209,12 +209,12 @@ class OpusEncoder:
     """Opus, mono, 20 ms a packet: encoded once for all listeners.
 
     Nobody speaks most of the time, and digital silence is always the same: after 200 ms of it
-    its packet is sent again instead of being made anew. One of 10 ms is always the same.
+    its packet is sent again instead of being made anew. One of 10 or 40 ms is always the same.
     """
 
     def __init__(self) -> None:
         self._codec = _opus_codec(TICK_SAMPLES)
-        self._silent_half, self._lookahead = _silent_half_tick()
+        self._lookahead = _silence_of(TICK_SAMPLES)[1]
         self._silent_packets = 0
         self._silence = b""
 
@@ -223,12 +223,12 @@ class OpusEncoder:
     ) -> list[av.Packet[Any]]:
         """Packets with session media time. silent: it is known to be all 0.
 
-        pcm: [960] int16, or [480] of silence that some silence was before.
+        pcm: [960] int16, or [480] or [1920] of silence that some silence was before.
         """
         # Of any(), most would be the way there.
         silent = silent or not np.count_nonzero(pcm)
-        if len(pcm) < TICK_SAMPLES:
-            packets: list[av.Packet[Any]] = [av.Packet(self._silent_half)]
+        if len(pcm) != TICK_SAMPLES:
+            packets: list[av.Packet[Any]] = [av.Packet(_silence_of(len(pcm))[0])]
         else:
             packets = self._of_tick(pcm, time_samples, silent=silent)
         for packet in packets:
@@ -276,14 +276,14 @@ def _opus_packets(codec: Any, pcm: NDArray[np.int16], time_samples: int) -> list
 
 
 @cache
-def _silent_half_tick() -> tuple[bytes, int]:
-    """The packet of 10 ms of silence, and how many samples earlier than its sound a packet is.
+def _silence_of(samples: int) -> tuple[bytes, int]:
+    """The packet of so much silence, and how many samples earlier than its sound a packet is.
 
     An encoder has one length of packets. Another one's silence does no harm between its own, for
     decoders remember of silence what they remember of any other.
     """
-    codec = _opus_codec(HALF_TICK_SAMPLES)
-    silence = _SILENCE[:HALF_TICK_SAMPLES]
-    times = range(0, 2 * _SETTLED_PACKETS * HALF_TICK_SAMPLES, HALF_TICK_SAMPLES)
+    codec = _opus_codec(samples)
+    times = range(0, 2 * _SETTLED_PACKETS * samples, samples)
+    silence = np.zeros(samples, np.int16)
     packets = [packet for time in times for packet in _opus_packets(codec, silence, time)]
     return bytes(packets[-1]), -(packets[0].pts or 0)

@@ -14,8 +14,8 @@ from visavis.wire.clock import Clock
 class Pulse:
     """One session's place in the ticker: its ticks come from here, until `end`.
 
-    tick: called every 20 ms, and must not wait for anything; how many samples have left: a tick, or
-    half a tick, and then the next is 10 ms later; 0: the session rests from now on.
+    tick: called every 20 ms, and must not wait for anything; how many samples have left: a tick,
+    half a one or a long one, and then the next is as much later; 0: the session rests from now on.
     skip: called with how many samples it has slept through, before the first tick after.
     failed: called with what `tick` raised; it has no tick any more then.
     """
@@ -47,8 +47,8 @@ class Pulse:
 
 
 class Ticker:
-    """Wakes every 20 ms for all sessions together, and in between for those whose answer is
-    awaited. `start` it, `stop` it.
+    """Wakes every 20 ms for all sessions together, half as often for those in which nothing goes
+    on, and in between for those whose answer is awaited. `start` it, `stop` it.
 
     A process that woke for each session by itself would spend most of its time on waking: caches
     are cold, and the system is asked what is to be done. A session whose tick raises is served no
@@ -124,8 +124,8 @@ class Ticker:
             samples = pulse.tick()
             if not samples:
                 self._schedule.rest(pulse)
-            elif samples < TICK_SAMPLES:
-                self._schedule.halve(pulse)
+            elif samples != TICK_SAMPLES:
+                self._schedule.lasts(pulse, samples)
         except Exception as error:
             # Whatever it is, it is this session's own.
             self._schedule.leave(pulse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from gateway.playout.attention import Attending
-from gateway.playout.pacing import RATE_HZ
+from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.pictures import KeyframeThrottle
 from gateway.playout.playout import PlayoutEvent, Tick
 from gateway.playout.ticker import Pulse, Ticker
@@ -87,7 +87,7 @@ class Ticks:
         was_watched, self._watched = self._watched, parts.audience.watched
         if self._watched and not was_watched:
             self._playout.begin_to_be_seen()
-        tick = self._playout.tick()
+        tick = self._playout.tick(calm=self._conversation.calm)
         parts.audience.push(tick)
         now = parts.clock.now()
         parts.stopwatch.tick(tick, self._playout, now)
@@ -100,15 +100,16 @@ class Ticks:
         self._performer.perform(overheard)
         if tick.second_half:
             return len(tick.pcm)  # what is due every 20 ms was, with the first
-        self._ticks += 1
+        before, passed = self._ticks, max(1, len(tick.pcm) // TICK_SAMPLES)
+        self._ticks += passed
         if self._ticks % CLOCK_TICKS == 0 and self._playout.playing:
             self._performer.publish_clock()
-        if self._ticks % CHECK_TICKS == 0:
+        if self._ticks // CHECK_TICKS > before // CHECK_TICKS:
             self._check(now)
         self._greet(now)
         if parts.unasked.waits:
             parts.unasked.tick(may_begin=self.may_begin)
-        self._quiet_ticks = self._quiet_ticks + 1 if self._deserted else 0
+        self._quiet_ticks = self._quiet_ticks + passed if self._deserted else 0
         return len(tick.pcm) if self._quiet_ticks < REST_TICKS else 0
 
     def _note_played(self, tick: Tick, now: float) -> None:

@@ -114,6 +114,11 @@ class Conversation:
         return (self._turn is None or self._drafted) and not self._voice
 
     @property
+    def calm(self) -> bool:
+        """Whether nobody says, writes or awaits anything."""
+        return self._turn is None and not self._voice and not self._reading.draft.text
+
+    @property
     def turn(self) -> Turn | None:
         """The turn that is open, held ones included."""
         return self._turn

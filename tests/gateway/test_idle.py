@@ -9,7 +9,7 @@ import pytest
 
 from gateway.playout.idle import IdleOrder
 from gateway.playout.loops import IdleLoop, LoopShelf
-from gateway.playout.pacing import to_video_clock
+from gateway.playout.pacing import LONG_TICK_SAMPLES, TICK_SAMPLES, to_video_clock
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.playout import Playout, Tick
 from tests.gateway.test_playout import FRAME_SAMPLES, H264, VP8, run, voice
@@ -108,6 +108,25 @@ def test_the_loop_takes_over_at_a_key_frame_and_no_frame_is_left_out() -> None:
 def test_it_repeats_for_ever() -> None:
     face = looping()
     assert len(set(motion(face.run(2 * PICTURES)))) == PICTURES
+
+
+@pytest.mark.parametrize("codecs", [(), (H264,), (H264, VP8)])
+def test_where_nobody_says_anything_silence_leaves_with_the_pictures(
+    codecs: tuple[VideoCodec, ...],
+) -> None:
+    face = looping(*codecs)
+    if not codecs:
+        face.playout.set_codecs(set())  # sound alone
+    before = face.run(1)
+    ticks = [face.playout.tick(calm=True) for _ in range(PICTURES)]
+    seen = [picture for tick in ticks for picture in tick.pictures]
+    assert [len(tick.pcm) for tick in ticks[-SECOND:]] == [LONG_TICK_SAMPLES] * SECOND
+    for codec in codecs:
+        frames = [one for one in before + seen if one.picture.codec is codec]
+        assert {(b - a) % PICTURES for a, b in pairwise(motion(frames))} == {1}
+        assert {b.time - a.time for a, b in pairwise(frames)} == {to_video_clock(FRAME_SAMPLES)}
+    face.playout.open_turn(1)
+    assert len(face.playout.tick(calm=True).pcm) < TICK_SAMPLES, "an answer is awaited"
 
 
 def test_a_face_that_goes_on_is_not_shown_and_told_again() -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
 import websockets
 
+from gateway.playout.audience import Seats
+from gateway.playout.pacing import LONG_TICK_SAMPLES, TICK_SAMPLES
+from gateway.playout.playout import Tick
+from gateway.playout.sinks.plain_sound import RATES_HZ, PlainSound
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from visavis.client import GatewayClient
 
@@ -30,6 +36,51 @@ async def test_what_is_said_comes_as_samples(
         loud = np.flatnonzero(np.abs(heard) > 1000)
         assert (loud[-1] - loud[0]) / rate_hz == pytest.approx(doubles.script.voice_s, abs=0.03)
         assert doubles.seen.of("face", "codecs")[-1].codecs.codecs == [], "nobody looks"
+
+
+@pytest.mark.parametrize("rate_hz", RATES_HZ)
+async def test_messages_are_of_20_ms_also_where_silence_leaves_in_longer_pieces(
+    rate_hz: int,
+) -> None:
+    sound = PlainSound(Seats(1), lambda: None)
+    listener = sound.join(rate_hz)
+    pieces = [TICK_SAMPLES] * 12 + [LONG_TICK_SAMPLES] * 4
+    for number, length in enumerate(pieces):
+        sound.push(Tick(number, np.zeros(length, np.int16), silent=True))
+    listener.end()
+    lengths = [len(message) // 2 async for message in listener]
+    assert lengths[-8:] == [rate_hz // 50] * 8
+
+
+class Ticks(PlainSound):
+    """How long each piece of sound is that leaves a session."""
+
+    def __init__(self) -> None:
+        super().__init__(Seats(0), lambda: None)
+        self.lengths: list[int] = []
+
+    def push(self, tick: Tick) -> None:
+        self.lengths.append(len(tick.pcm))
+
+    def latest(self, length: int) -> bool:
+        """Whether the last ones were as long."""
+        return self.lengths[-3:] == [length] * 3
+
+
+async def test_silence_leaves_in_long_pieces_but_where_somebody_types(
+    gateway: RunningGateway, client: GatewayClient
+) -> None:
+    async with client.session(drawn_by="client") as session:
+        ticks = Ticks()
+        gateway.inside.sessions.get(session.id).audience.add(ticks)
+        async with client.connect(f"/v1/sessions/{session.id}/audio"):
+            for text, length in (
+                ("", LONG_TICK_SAMPLES),
+                ("Wh", TICK_SAMPLES),
+                ("", LONG_TICK_SAMPLES),
+            ):
+                await session.typing(text)
+                await until(partial(ticks.latest, length))
 
 
 async def test_one_socket_listens_and_speaks(client: GatewayClient, doubles: Doubles) -> None:

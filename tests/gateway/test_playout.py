@@ -9,6 +9,7 @@ import pytest
 
 from gateway.playout.pacing import (
     HALF_TICK_SAMPLES,
+    LONG_TICK_SAMPLES,
     ORIGIN_SAMPLES,
     TICK_SAMPLES,
     to_video_clock,
@@ -100,6 +101,15 @@ def test_a_turn_is_released_in_step() -> None:
     assert all(p.skew_s == 0 for t in ticks for p in t.pictures)
     assert [bool(t.pcm.any()) for t in ticks] == [True] * 10 + [False] * 2
     assert (PlayoutEvent.FINISHED, 1) in ticks[10].events
+
+
+def test_encoders_have_forgotten_a_voice_before_silence_leaves_in_long_pieces() -> None:
+    target = playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(5), last=True)
+    silent = [tick for tick in (target.tick(calm=True) for _ in range(30)) if tick.silent]
+    long = next(tick for tick in silent if len(tick.pcm) == LONG_TICK_SAMPLES)
+    assert long.start_samples - silent[0].start_samples >= 10 * TICK_SAMPLES
 
 
 def test_silence_is_cut_while_an_answer_is_awaited_and_the_grid_is_returned_to() -> None:

@@ -71,9 +71,14 @@ def _miss(heard: NDArray[np.float32], pcm: NDArray[np.int16]) -> float:
     return float(np.sqrt(np.mean((heard[ends - len(wanted) : ends] - wanted) ** 2)))
 
 
-def test_silence_in_pieces_of_10_ms_harms_no_voice_before_or_behind_it() -> None:
+@pytest.mark.parametrize(
+    "pieces", [[TICK // 2] * 197, [TICK] * 12 + [2 * TICK] * 42 + [TICK, TICK, TICK // 2]]
+)
+def test_silence_in_pieces_of_10_or_40_ms_harms_no_voice_before_or_behind_it(
+    pieces: list[int],
+) -> None:
     pcm = _voice()
-    lengths = [TICK] * 51 + [TICK // 2] * 197 + [TICK] * 50
+    lengths = [TICK] * 51 + pieces + [TICK] * 50
     encoder, now = OpusEncoder(), 0
     packets: list[av.Packet[Any]] = []
     said = np.delete(pcm, slice(TICK * 100, TICK * 100 + TICK // 2))

@@ -7,7 +7,15 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gateway.playout.pacing import MAX_LAG_S, RATE_HZ, TICK_S, TICK_SAMPLES, Schedule
+from gateway.playout.pacing import (
+    HALF_TICK_SAMPLES,
+    LONG_TICK_SAMPLES,
+    MAX_LAG_S,
+    RATE_HZ,
+    TICK_S,
+    TICK_SAMPLES,
+    Schedule,
+)
 from gateway.playout.playout import Playout
 from gateway.playout.ticker import Ticker
 from tests.fakes import ManualClock
@@ -92,18 +100,26 @@ def test_half_a_tick_puts_its_member_beside_the_others_and_another_one_back(
 ) -> None:
     schedule.join("b", 100.0)
     assert due(schedule, 100.0) == ["a", "b"]
-    schedule.halve("a")
+    schedule.lasts("a", HALF_TICK_SAMPLES)
     assert due(schedule, 100.01) == ["a"], "b's tick is not over"
     assert due(schedule, 100.02) == ["b"], "a whole tick: it stays beside the grid"
     assert due(schedule, 100.03) == ["a"]
-    schedule.halve("a")
+    schedule.lasts("a", HALF_TICK_SAMPLES)
+    assert due(schedule, 100.04) == ["a", "b"]
+
+
+def test_a_long_tick_lasts_as_long_as_two(schedule: Schedule[str]) -> None:
+    schedule.join("b", 100.0)
+    assert due(schedule, 100.0) == ["a", "b"]
+    schedule.lasts("a", LONG_TICK_SAMPLES)
+    assert due(schedule, 100.02) == ["b"]
     assert due(schedule, 100.04) == ["a", "b"]
 
 
 def test_who_is_beside_the_grid_stays_there_after_a_long_stop(schedule: Schedule[str]) -> None:
     schedule.join("b", 100.0)
     due(schedule, 100.0)
-    schedule.halve("a")
+    schedule.lasts("a", HALF_TICK_SAMPLES)
     stopped = 100.0 + 2 * MAX_LAG_S + 0.001
     assert due(schedule, stopped) == ["a", "b"] and due(schedule, stopped) == []
     assert due(schedule, stopped + 0.01) == ["a"] and due(schedule, stopped + 0.02) == ["b"]
@@ -144,7 +160,7 @@ def test_who_sleeps_beside_the_grid_is_told_of_the_half_tick_that_it_wakes_later
     schedule: Schedule[str],
 ) -> None:
     due(schedule, 100.0)
-    schedule.halve("a")
+    schedule.lasts("a", HALF_TICK_SAMPLES)
     schedule.rest("a")
     assert schedule.wake("a", 101.001) == pytest.approx(1.01 * RATE_HZ)
     assert due(schedule, 101.02) == ["a"]

@@ -15,7 +15,7 @@ import soxr
 from gateway import metrics
 from gateway.api.hub import Outbox
 from gateway.playout.audience import Seats
-from gateway.playout.pacing import RATE_HZ
+from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.playout import Tick
 from visavis.wire.media import VideoCodec
 
@@ -94,13 +94,13 @@ class PlainSound:
             self._resamplers.clear()
             return
         self._silent_samples = self._silent_samples + len(tick.pcm) if tick.silent else 0
-        made: dict[int, bytes] = {}
+        made: dict[int, list[bytes]] = {}
         for listener in self._listeners:
             rate_hz = listener.rate_hz
             if rate_hz not in made:
-                made[rate_hz] = self._at(rate_hz, tick)
-            if made[rate_hz]:
-                listener.queue(made[rate_hz])
+                made[rate_hz] = self._messages(rate_hz, tick)
+            for message in made[rate_hz]:
+                listener.queue(message)
 
     def cut(self, turn: int) -> None:
         """Nothing: it leaves as it is heard."""
@@ -109,6 +109,14 @@ class PlainSound:
         for listener in list(self._listeners):
             self.leave(listener)
         self._resamplers.clear()
+
+    def _messages(self, rate_hz: int, tick: Tick) -> list[bytes]:
+        """One for each 20 ms, also of a long tick."""
+        sound = self._at(rate_hz, tick)
+        if len(tick.pcm) <= TICK_SAMPLES:
+            return [sound] if sound else []
+        half = len(sound) // 4 * 2
+        return [sound[:half], sound[half:]]
 
     def _at(self, rate_hz: int, tick: Tick) -> bytes:
         if rate_hz == RATE_HZ:
