@@ -97,6 +97,12 @@ class IdleLife:
         clock = self._clock
         return clock is not None and clock.started and codec in self._shown and not self._leaving
 
+    def plays_all(self, codecs: Iterable[VideoCodec], picture_samples: int) -> bool:
+        """Whether these codecs' come from memory, each picture seen for so long at least."""
+        clock = self._clock
+        slow = clock is not None and clock.frame_samples >= picture_samples
+        return all(slow and self.plays(codec) for codec in codecs)
+
     def set_codecs(self, codecs: set[VideoCodec], now: int) -> None:
         """The streams from now on. One whose loop is not here has all of them drawn live again."""
         for gone in self._shown.keys() - codecs:

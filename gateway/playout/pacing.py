@@ -57,8 +57,8 @@ class Schedule(Generic[Member]):
 
     Pure: time comes as an argument, in seconds of one clock. All ticks lie on one grid of 20 ms,
     so that whoever keeps the schedule wakes once for everybody; only a member that had half a tick
-    is beside it, until it has another half. A long tick is two of them. A member that rests is not
-    due; its media time goes on, and `wake` says by how much.
+    is beside it, until it has another half. A long tick is two of them, and begins with everybody
+    else's. A member that rests is not due; its media time goes on, and `wake` says by how much.
     """
 
     def __init__(self) -> None:
@@ -114,6 +114,10 @@ class Schedule(Generic[Member]):
             left_out = late - late % 2 if late * _HALF_S > MAX_LAG_S else 0
             self._next[member] = place + left_out + 2
         return [(member, self._origin_s + place * _HALF_S) for place, member in waiting]
+
+    def may_be_long(self, member: Member) -> bool:
+        """Whether the tick that it was just due for begins where long ones do."""
+        return (self._next[member] - 2) % 4 == 0
 
     def lasts(self, member: Member, samples: int) -> None:
         """So long is the tick that it was just due for, in whole halves: its next is behind it."""

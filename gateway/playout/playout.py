@@ -362,7 +362,7 @@ class Playout:
         self._pictures_at += samples
 
     def tick(self, *, calm: bool = False) -> Tick:
-        """Release what is due. calm: nothing is about to come, and the tick may be a long one."""
+        """Release what is due. calm: nothing is about to come, so the tick may be a long one."""
         settled = self._silent_samples >= _SETTLED_SAMPLES
         if calm and settled and self.at_rest and not self._now % TICK_SAMPLES:
             return self._idle_tick()
@@ -392,13 +392,11 @@ class Playout:
         """Silence, and the pictures of the loop."""
         now = self._now
         pictures = self._release_pictures(now, None)
-        # From a picture on: no other one is due within it, and none is shown late.
-        long = len(pictures) == len(self._lanes) and all(
-            shown.looped and shown.picture.duration_samples >= LONG_TICK_SAMPLES
-            for shown in pictures
-        )
+        # One that is due within a long tick is seen 20 ms late, once.
+        long = self.idle.plays_all(self._lanes, LONG_TICK_SAMPLES)
         pcm = np.zeros(LONG_TICK_SAMPLES if long else TICK_SAMPLES, np.int16)
         self._now += len(pcm)
+        self._silent_samples += len(pcm)
         return Tick(now, pcm, tuple(pictures), silent=True)
 
     def _due_samples(self, turn: _Turn | None, now: int) -> int:

@@ -14,8 +14,9 @@ from visavis.wire.clock import Clock
 class Pulse:
     """One session's place in the ticker: its ticks come from here, until `end`.
 
-    tick: called every 20 ms, and must not wait for anything; how many samples have left: a tick,
-    half a one or a long one, and then the next is as much later; 0: the session rests from now on.
+    tick: called every 20 ms with whether it may be a long one, and must not wait for anything; how
+    many samples have left: a tick, half a one or a long one, and then the next is as much later; 0:
+    the session rests from now on.
     skip: called with how many samples it has slept through, before the first tick after.
     failed: called with what `tick` raised; it has no tick any more then.
     """
@@ -23,7 +24,7 @@ class Pulse:
     def __init__(
         self,
         ticker: Ticker,
-        tick: Callable[[], int],
+        tick: Callable[[bool], int],
         skip: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> None:
@@ -69,7 +70,7 @@ class Ticker:
 
     def join(
         self,
-        tick: Callable[[], int],
+        tick: Callable[[bool], int],
         skip: Callable[[int], None],
         failed: Callable[[Exception], None],
     ) -> Pulse:
@@ -121,7 +122,7 @@ class Ticker:
 
     def _serve(self, pulse: Pulse) -> None:
         try:
-            samples = pulse.tick()
+            samples = pulse.tick(self._schedule.may_be_long(pulse))
             if not samples:
                 self._schedule.rest(pulse)
             elif samples != TICK_SAMPLES:

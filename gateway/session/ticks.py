@@ -79,7 +79,7 @@ class Ticks:
 
     # ------------------------------------------------------------ one of them
 
-    def _tick(self) -> int:
+    def _tick(self, may_be_long: bool) -> int:
         """What happens every 20 ms; how many samples have left. 0: there are no ticks any more,
         until they are woken.
         """
@@ -87,7 +87,7 @@ class Ticks:
         was_watched, self._watched = self._watched, parts.audience.watched
         if self._watched and not was_watched:
             self._playout.begin_to_be_seen()
-        tick = self._playout.tick(calm=self._conversation.calm)
+        tick = self._playout.tick(calm=may_be_long and self._conversation.calm)
         parts.audience.push(tick)
         now = parts.clock.now()
         parts.stopwatch.tick(tick, self._playout, now)

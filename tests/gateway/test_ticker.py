@@ -110,10 +110,10 @@ def test_half_a_tick_puts_its_member_beside_the_others_and_another_one_back(
 
 def test_a_long_tick_lasts_as_long_as_two(schedule: Schedule[str]) -> None:
     schedule.join("b", 100.0)
-    assert due(schedule, 100.0) == ["a", "b"]
+    assert due(schedule, 100.0) == ["a", "b"] and schedule.may_be_long("a")
     schedule.lasts("a", LONG_TICK_SAMPLES)
-    assert due(schedule, 100.02) == ["b"]
-    assert due(schedule, 100.04) == ["a", "b"]
+    assert due(schedule, 100.02) == ["b"] and not schedule.may_be_long("b"), "they are together"
+    assert due(schedule, 100.04) == ["a", "b"] and schedule.may_be_long("b")
 
 
 def test_who_is_beside_the_grid_stays_there_after_a_long_stop(schedule: Schedule[str]) -> None:
@@ -130,7 +130,7 @@ def test_sessions_wake_together_but_for_the_one_whose_answer_is_awaited() -> Non
     ticker, awaited = Ticker(clock), Playout()
     woken: list[tuple[str, int]] = []
 
-    def tick(name: str, playout: Playout) -> int:
+    def tick(name: str, playout: Playout, may_be_long: bool) -> int:
         length = len(playout.tick().pcm)
         woken.append((name, round((clock.now() - 100.0) * 1000)))
         return length
