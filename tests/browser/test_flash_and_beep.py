@@ -56,7 +56,7 @@ async def test_flashes_are_seen_when_their_beeps_are_heard(
         skews = await measure(page, rig, transport, FLASHES)
     with capsys.disabled():
         sys.stdout.write(f"\n{skews}")
-    assert FLASHES * 0.9 <= len(skews.flashes_ms) <= FLASHES, "flashes were not seen, or seen twice"
+    assert FLASHES - 1 <= len(skews.flashes_ms) <= FLASHES, "flashes were not seen, or seen twice"
     assert len(skews.pairs_ms) >= 0.8 * FLASHES
     assert skews.percentile(50) <= _WRONG_MS
 
