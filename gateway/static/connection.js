@@ -369,6 +369,20 @@ export class Connection extends EventTarget {
     return this.#events?.send(message) ?? false;
   }
 
+  /**
+   * Sends what was typed. A socket that a sleep or a lost network has killed takes it all the same.
+   * @returns {Promise<boolean> | null} whether an answer came behind it; null: there is no connection
+   */
+  say(words) {
+    const events = this.#events;
+    const { signal } = this.#abort;
+    if (!this.send({ type: "text", text: words })) return null;
+    return events.ping(PONG_LIMIT_MS).then((answered) => {
+      if (!answered && events === this.#events) this.#lose();
+      return answered || signal.aborted;
+    });
+  }
+
   /** Language, voice or avatar; kept for a session that has to be made anew, or is waited for. */
   async update(change) {
     this.#options = { ...this.#options, ...change };

@@ -19,12 +19,17 @@ export class Conversation {
   #behind = false;
   #session = "";
   #last = "";
+  /** The newest turn that was told of. */
+  #turn = 0;
+  /** What was typed and may not have arrived: {words, from: the first turn that may be its, missed}. */
+  #sent = new Set();
 
   /**
    * @param {object} parts api, stage, captions, latency, queue, recording, talk, toasts,
    *   settings(): {preference, join, role} of Connection, wish(): what a session is to be,
    *   avatarsChanged(): there is one less,
    *   prepareFace(): who draws the face, face(stream): what it is then drawn from,
+   *   unheard(words): what was typed has not arrived, heard(words): it has, after all,
    *   gone() where one that was joined has ended,
    *   report(error), begun(withMicrophone) after one has come to life
    */
@@ -151,7 +156,7 @@ export class Conversation {
     on("entered", (detail) => this.#entered(detail));
     on("place", (detail) => this.#placed(detail));
     on("state", ({ state }) => this.stage.state(state));
-    on("transcript", (detail) => this.captions.transcript(detail));
+    on("transcript", (detail) => this.#transcribed(detail));
     on("answer", (detail) => this.captions.answer(detail));
     on("answer.sources", (detail) => this.captions.sources(detail));
     on("turn", (detail) => this.#turned(detail));
@@ -191,14 +196,22 @@ export class Conversation {
     this.captions.enter(id);
     this.#behind = !renewed && !this.captions.empty;
     if (!renewed) return;
+    this.#turn = 0;
+    for (const message of this.#sent) message.from = Infinity; // it is in no turn of this one
     this.latency.clear();
     if (!this.captions.empty) this.captions.note("captions.renewed");
     if (document.body.dataset.recording === "on") this.toasts.error(text("record.lost"));
     this.recording.reset();
   }
 
+  #transcribed(detail) {
+    this.captions.transcript(detail);
+    if (detail.utterance === 0) this.#arrived(detail.text);
+  }
+
   #turned(detail) {
     this.captions.turn(detail);
+    this.#turn = Math.max(this.#turn, detail.turn);
     if (detail.event !== "opened" && detail.event !== "speaking") void this.#catchUp();
   }
 
@@ -213,13 +226,42 @@ export class Conversation {
     }
   }
 
+  #missed(message) {
+    if (!this.#sent.has(message)) return; // it was told of meanwhile
+    message.missed = true;
+    this.unheard(message.words);
+    void this.#findMissed();
+  }
+
+  /** What nobody answered for may have arrived all the same; then it is not to be sent again. */
+  async #findMissed() {
+    if (!this.#sent.size || this.connection?.status !== "live") return;
+    try {
+      for (const { turn, transcript } of await this.api.turns(this.#session)) this.#arrived(transcript, turn);
+    } catch (error) {
+      console.info("visavis: whether it has arrived cannot be told:", error.message);
+    }
+  }
+
+  #arrived(words, turn = Infinity) {
+    for (const message of this.#sent) {
+      if (message.words !== words || turn < message.from) continue;
+      this.#sent.delete(message);
+      if (message.missed) this.heard(words);
+      return;
+    }
+  }
+
   #connected({ status, transport }) {
     const { dataset } = document.body;
     dataset.connection = status;
     dataset.transport = transport;
     if (status === "reconnecting") this.stage.state("idle");
     this.stage.connection(status);
-    if (status === "live") void this.#catchUp();
+    if (status === "live") {
+      void this.#catchUp();
+      void this.#findMissed();
+    }
     const words = document.querySelector(".connection-status");
     words.dataset.i18n = `connection.${status}`;
     words.textContent = text(words.dataset.i18n);
@@ -230,9 +272,16 @@ export class Conversation {
 
   /** False: there is no connection, and the visitor was told so. */
   say(words) {
-    const sent = this.connection?.send({ type: "text", text: words }) ?? false;
-    if (!sent) this.toasts.error(text("notice.offline"));
-    return sent;
+    const answered = this.connection?.say(words);
+    if (!answered) {
+      this.toasts.error(text("notice.offline"));
+      return false;
+    }
+    for (const message of this.#sent) if (message.missed) this.#sent.delete(message); // this is all of it
+    const message = { words, from: this.#turn + 1, missed: false };
+    this.#sent.add(message);
+    void answered.then((heard) => (heard ? this.#sent.delete(message) : this.#missed(message)));
+    return true;
   }
 
   /** What stands in the message field so far: what is read by then need not be read once it is sent. */

@@ -93,6 +93,8 @@ class Page {
       role: this.role,
     }),
     wish: () => this.wish(),
+    unheard: (words) => this.unheard(words),
+    heard: (words) => this.heard(words),
     gone: () => this.deadLink(),
     begun: (withMicrophone) => this.begun(withMicrophone),
     avatarsChanged: () => void this.prepare(),
@@ -344,6 +346,21 @@ class Page {
     message.value = "";
     byId("send").disabled = true;
     this.#forgetTyped();
+  }
+
+  /** What was sent has not arrived, as far as can be told: it is to be sent again. */
+  unheard(words) {
+    const message = byId("message");
+    message.value = [words, message.value.trim()].filter(Boolean).join(" ");
+    byId("send").disabled = false;
+    this.toasts.error(text("notice.unheard"));
+  }
+
+  heard(words) {
+    const message = byId("message");
+    if (message.value.trim() !== words) return;
+    message.value = "";
+    byId("send").disabled = true;
   }
 
   /**

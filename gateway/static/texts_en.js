@@ -190,6 +190,7 @@ export const ENGLISH = {
   "key.enter": "Continue",
   "notice.fallback": "WebRTC cannot connect here; continuing over WebSocket.",
   "notice.offline": "Not connected. Trying again…",
+  "notice.unheard": "Your message may not have arrived. It is in its field again: send it once more.",
   "error.unreachable": "The gateway cannot be reached. Is it running?",
   "error.link": "This link does not hold any more. Ask whoever sent it for a new one.",
   "error.gone": "That conversation is over.",

@@ -190,6 +190,7 @@ export const CHINESE = {
   "key.enter": "继续",
   "notice.fallback": "这里无法使用 WebRTC，改用 WebSocket 继续。",
   "notice.offline": "未连接，正在重试…",
+  "notice.unheard": "您的消息可能没有送达，已放回输入框，请再发送一次。",
   "error.unreachable": "无法连接网关。它在运行吗？",
   "error.link": "这个链接已经失效。请向发送者索取新的链接。",
   "error.gone": "那场对话已经结束。",

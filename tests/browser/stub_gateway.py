@@ -360,18 +360,16 @@ class StubGateway:
             await peer.send_json({"type": "state", "state": "idle"})
             while True:
                 said = await peer.receive_json()
+                if self.script.deaf:
+                    continue
                 if said == {"type": "ping"}:
-                    await self._pong(peer)
+                    await peer.send_json({"type": "pong"})
                 else:
                     self.seen.events.append(said)
         except WebSocketDisconnect:
             pass
         finally:
             self._sockets["events"].discard(peer)
-
-    async def _pong(self, peer: WebSocket) -> None:
-        if not self.script.deaf:
-            await peer.send_json({"type": "pong"})
 
     async def _media(self, peer: WebSocket, session: str) -> None:
         await peer.accept("visavis")

@@ -181,6 +181,41 @@ async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: Stu
     assert len(stub.seen.sessions) == 1
 
 
+async def test_what_is_typed_into_a_dead_socket_is_not_lost_nor_sent_twice(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    stub.script.deaf = True
+    await page.fill("#message", "How far is the moon?")
+    await page.press("#message", "Enter")
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    await expect(page.locator("#message")).to_have_value("How far is the moon?")
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("may not have arrived")
+    stub.script.deaf = False
+    await page.wait_for_selector("body[data-connection=live]")
+    await page.press("#message", "Enter")
+    await stub.until(lambda seen: any(event["type"] == "text" for event in seen.events))
+    # Now it arrives, and it is the answer that does not.
+    stub.script.deaf = True
+    stub.script.turns = [{"turn": 1, "transcript": "And the sun?", "answer": ""}]
+    await page.fill("#message", "And the sun?")
+    await page.press("#message", "Enter")
+    await expect(page.locator("#message")).to_have_value("And the sun?")
+    stub.script.deaf = False
+    await page.wait_for_selector("body[data-connection=live]")
+    await expect(page.locator("#message")).to_have_value("")
+    # And now all that is lost is what comes behind it.
+    stub.script.deaf = True
+    await page.fill("#message", "And Mars?")
+    await page.press("#message", "Enter")
+    stub.push({"type": "transcript", "utterance": 0, "text": "And Mars?", "final": True})
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    stub.script.deaf = False
+    await page.wait_for_selector("body[data-connection=live]")
+    await expect(page.locator("#message")).to_have_value("")
+    assert [event["type"] for event in stub.seen.events].count("text") == 1
+
+
 async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.push({"type": "answer", "turn": 1, "text": "A secret.", "final": True})
