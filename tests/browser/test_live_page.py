@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, expect
+from playwright.async_api import BrowserContext, Error, Route, expect
 
 from tests.browser.conftest import tab
 from tests.browser.test_layout import AXE, axe
@@ -63,3 +65,31 @@ async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:
         await expect(page.locator("#session")).to_contain_text("还没有会话")
     await server.stop()
     assert server.codecs
+
+
+async def test_watching_can_be_stopped_while_it_connects(profile: BrowserContext, rig: Rig) -> None:
+    offers: list[str] = []
+    stopped = asyncio.Event()
+
+    async def hold_back(route: Route) -> None:
+        await stopped.wait()
+        with suppress(Error):  # nobody waits for it any more
+            await route.continue_()
+
+    async with tab(profile, rig.running.url) as page:
+        page.on("request", lambda r: offers.append(r.url) if r.url.endswith("/webrtc") else None)
+        await page.route("**/ice-servers", hold_back)
+        kept = """localStorage.setItem("visavis.api-key", "an operator's")"""
+        await page.add_init_script(kept)
+        await page.goto(f"{rig.running.url}/static/live.html?language=en")
+        await page.click("#session-new")
+        await page.click("#watch:enabled")
+        await expect(page.locator("#watch")).to_have_text("Stop watching")
+        await page.click("#watch")
+        await expect(page.locator("#watch")).to_have_text("Watch")
+        stopped.set()
+        await page.click("#watch")
+        await page.wait_for_selector("body[data-video=playing]")
+        await expect(page.locator("#viewers")).to_have_text("Watching now: 1")
+        assert len(offers) == 1
+        await expect(page.locator(".toast")).to_have_count(0)

@@ -25,6 +25,8 @@ class LivePage {
   media = null;
   /** What is watched by: "", "webrtc" or "hls". */
   watching = "";
+  /** Ends what is under way to be watched. */
+  #abort = new AbortController();
 
   open() {
     learn(LIVE_TEXTS);
@@ -174,34 +176,38 @@ class LivePage {
     if (!again) return;
     this.watching = way;
     this.showWatching();
+    const { signal } = this.#abort;
     try {
-      await (way === "hls" ? this.watchHls() : this.watchWebRtc());
+      await (way === "hls" ? this.watchHls(signal) : this.watchWebRtc(signal));
     } catch (error) {
+      if (signal.aborted) return;
       this.leave();
       throw error;
     }
   }
 
-  async watchWebRtc() {
+  async watchWebRtc(signal) {
     const id = this.session;
-    const media = (this.media = new WebRtcMedia(await this.api.iceServers(id)));
+    const media = (this.media = new WebRtcMedia(await this.api.iceServers(id, signal)));
     const signalling = {
-      exchange: (offer) => this.api.exchangeSdp(id, offer),
+      exchange: (offer) => this.api.exchangeSdp(id, offer, signal),
       leave: (peer) => void this.api.closePeer(id, peer),
     };
-    await media.connect(this.video, signalling, "viewer");
+    await media.connect(this.video, signalling, "viewer", signal);
     media.addEventListener("lost", () => this.leave());
     await this.video.play();
   }
 
-  async watchHls() {
+  async watchHls(signal) {
     // The answer brings the cookie by which the player asks for the rest.
-    await this.api.request("GET", `v1/sessions/${this.session}/hls/index.m3u8`);
+    await this.api.request("GET", `v1/sessions/${this.session}/hls/index.m3u8`, { signal });
     this.video.src = this.address("hls/index.m3u8");
     await this.video.play();
   }
 
   leave() {
+    this.#abort.abort();
+    this.#abort = new AbortController();
     this.media?.close();
     this.media = null;
     this.watching = "";
