@@ -74,6 +74,11 @@ async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, ri
         await page.fill("#say-text", "I like marzipan.")
         await page.click("#say button")
         await expect(page.locator("#fault")).to_contain_text("marzipan")
+        down = {"error": {"code": "unavailable", "message": "this gateway ends"}}
+        await page.route("**/room", lambda route: route.fulfill(status=503, json=down))
+        await expect(page.locator("#fault")).to_have_text("this gateway ends")
+        await page.unroute("**/room")
+        await expect(page.locator("#fault")).to_be_hidden()
         await page.click("#pause")
         await expect(page.locator("#recent")).to_contain_text("I am well, thank you.")
         await expect(page.locator("#outcomes")).to_contain_text("Answered")

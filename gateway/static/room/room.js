@@ -61,6 +61,8 @@ class Desk {
   session = this.query.get("session") ?? "";
   words = null;
   timer = 0;
+  /** What the last look said that is wrong. */
+  trouble = "";
 
   start() {
     learn(ROOM_TEXTS);
@@ -149,16 +151,20 @@ class Desk {
   /** How the room stands; without one, which sessions there are. */
   async look() {
     clearTimeout(this.timer);
+    let trouble = "";
     try {
       if (!this.session) await this.choose();
       else this.show(await this.api.json("GET", this.path()));
     } catch (error) {
       if (error.status === 404) {
         this.room = null;
-        await this.choose().catch((fault) => this.tell(fault.message));
+        await this.choose().catch((fault) => (trouble = fault.message));
       } else if (error.status === 0) put(byId("connection"), text("room.lost"));
-      else this.tell(error.message);
+      else trouble = error.message;
     }
+    if (trouble) this.tell(trouble);
+    else if (byId("fault").textContent === this.trouble) this.tell(""); // that is over
+    this.trouble = trouble;
     this.timer = setTimeout(() => void this.look(), EVERY_MS);
   }
 
