@@ -75,10 +75,11 @@ export class Captions {
 
   /** What was said while nobody listened. @param {object[]} turns as the gateway keeps them */
   catchUp(turns) {
+    const oldest = this.#oldest();
     for (const { turn, transcript, answer, heard, state } of turns) {
       const key = this.#key("avatar", turn);
       const known = this.#lines.get(key);
-      if (!answer) continue;
+      if (!answer || turn < oldest) continue;
       if (known && known.textContent.length >= answer.length) {
         this.turn({ turn, event: state, heard }); // it may have been cut short meanwhile
         continue;
@@ -93,6 +94,14 @@ export class Captions {
       this.turn({ turn, event: state, heard });
     }
     this.#follow();
+  }
+
+  /** The first turn that is still shown; 0: none had to give way to newer ones. */
+  #oldest() {
+    if (this.list.childElementCount < LINES_KEPT) return 0;
+    const answers = this.#key("avatar", "");
+    const first = [...this.list.children].find(({ dataset }) => dataset.of?.startsWith(answers));
+    return Number(first?.dataset.of.slice(answers.length) ?? 0);
   }
 
   /** The question whose end was not heard here, if there is one. */
@@ -182,7 +191,10 @@ export class Captions {
       this.#lines.set(key, line);
     }
     this.list.append(line);
-    while (this.list.childElementCount > LINES_KEPT) this.list.firstElementChild.remove();
+    while (this.list.childElementCount > LINES_KEPT) {
+      this.#lines.delete(this.list.firstElementChild.dataset.of);
+      this.list.firstElementChild.remove();
+    }
     return line;
   }
 

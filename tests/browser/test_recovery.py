@@ -171,6 +171,22 @@ async def test_a_question_whose_end_came_meanwhile_is_one_caption(
     await expect(lines.first.locator("s")).to_have_text(" to you.")
 
 
+async def test_a_long_conversation_forgets_its_first_lines_for_good(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    answers = [{"type": "answer", "turn": n, "text": f"Answer {n}."} for n in range(1, 251)]
+    stub.push(*answers)
+    lines = page.locator(".line")
+    await expect(lines.last).to_have_text("Answer 250.")
+    told = {"transcript": "", "state": "finished"}
+    stub.script.turns = [{"turn": n, "answer": f"Answer {n}.", **told} for n in range(40, 252)]
+    await page.reload()
+    await page.wait_for_selector("body[data-connection=live]")
+    await expect(lines.last).to_have_text("Answer 251.")
+    await expect(lines.first).to_have_text("Answer 52.")
+
+
 async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.script.deaf = True
