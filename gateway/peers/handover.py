@@ -143,8 +143,20 @@ class Handover:
                 self._peers.note_moved(session.id, peer)
                 departure.moved = True
         if departure.moved:
+            late = self._rooms.late(session.id)
             await self._sessions.hand_on(session)
+            await self._send_on(session, peer, late)
         return departure.moved
+
+    async def _send_on(
+        self, session: Session, peer: Peer, late: list[list[dict[str, Any]]]
+    ) -> None:
+        """What platforms have brought to a session's room since its record was made."""
+        try:
+            for comments in late:
+                await self._peers.tell(peer, {"room": session.id, "comments": comments})
+        except VisavisError as error:
+            log.warning("session %s: comments are lost: %s", session.id, error)
 
     def forward(self, session: str, messages: list[str]) -> None:
         """What was said to a session here when it had gone is said to it where it is."""
@@ -169,6 +181,8 @@ class Handover:
                 case {"late": str(session), "messages": list(messages)}:
                     for text in messages:
                         await self._say(self._sessions.get(session), text)
+                case {"room": str(session), "comments": list(comments)}:
+                    self._rooms.hear_late(session, comments)
                 case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
                     self._peers.inherit(owner, elsewhere)
                 case {"avatar_deleted": str(name)}:

@@ -47,7 +47,7 @@ def record_of(room: Room, unix_s: float) -> dict[str, Any]:
         paused=room.host.paused,
         blocked_words=room.blocked_words,
         banned=selection.banned,
-        waiting=[_sent(comment, now, unix_s) for comment in waiting],
+        waiting=[sent_of(comment, now, unix_s) for comment in waiting],
         answered=selection.answered(now),
         outcomes=dict(selection.outcomes),
         to_say=room.host.unsaid,
@@ -56,7 +56,8 @@ def record_of(room: Room, unix_s: float) -> dict[str, Any]:
     return record.model_dump(mode="json")
 
 
-def _sent(comment: Comment, now_s: float, unix_s: float) -> schemas.CommentIn:
+def sent_of(comment: Comment, now_s: float, unix_s: float) -> schemas.CommentIn:
+    """A comment as it travels. now_s, on the room's clock, and unix_s: the same moment."""
     who = comment.author
     author = schemas.AuthorIn(
         name=who.name,
@@ -74,6 +75,9 @@ def _sent(comment: Comment, now_s: float, unix_s: float) -> schemas.CommentIn:
         at=unix_s - (now_s - comment.at_s),
         amount=comment.amount,
         currency=comment.currency,
+        gift=comment.gift,
+        count=comment.count,
+        target=comment.target,
     )
 
 
@@ -85,6 +89,14 @@ def read(told: dict[str, Any]) -> tuple[RoomRecord, schemas.RoomRequest]:
     except ValidationError as error:
         # What it holds is not said: secrets are among it.
         raise InvalidInputError(f"room: it cannot be read: {error.error_count()} faults") from None
+
+
+def read_late(told: list[Any]) -> list[schemas.CommentIn]:
+    """Comments that `sent_of` has made. Raises InvalidInputError."""
+    try:
+        return [schemas.CommentIn.model_validate(comment) for comment in told]
+    except ValidationError as error:
+        raise InvalidInputError(f"comments: {error.error_count()} faults") from None
 
 
 async def carry_on(room: Room, record: RoomRecord) -> None:

@@ -121,6 +121,8 @@ class Room:
         self._told_waiting = 0
         self._counted: dict[Outcome, int] = {}
         self.connections: list[Connection] = []
+        self.late: list[Comment] = []
+        """What platforms have brought since the room may be going to another gateway."""
         self._keepers = [
             Keeper("room-look", self._look),
             Keeper("room-listen", self._listen),
@@ -172,6 +174,19 @@ class Room:
         outcome = self.host.take(comment, now)
         self._count()
         return outcome
+
+    def hear(self, comment: Comment) -> None:
+        """What a platform brings; `take` it once it is known that the room stays here."""
+        if self.session.presence.departure is None and not self.late:
+            self.take(comment)
+        else:
+            self.late.append(comment)
+
+    def _take_late(self) -> None:
+        if self.late and self.session.presence.departure is None:
+            late, self.late = self.late, []
+            for comment in late:
+                self.take(comment)
 
     # ------------------------------------------------------------ what an operator does
 
@@ -235,6 +250,7 @@ class Room:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
+            self._take_late()
             self.host.phrases = phrases_of(self.session.options.language)
             await self._obey(self.host.look(self._clock.now(), self._situation()))
             self._count()

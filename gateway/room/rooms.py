@@ -39,7 +39,7 @@ class Rooms:
         room = await asyncio.to_thread(Room, session, wanted, self._words, ended)
         self._check_free(session.id)
         self._open[session.id] = room
-        room.start([Connection(adapter, room.take) for adapter in adapters_of(wanted)])
+        room.start([Connection(adapter, room.hear) for adapter in adapters_of(wanted)])
         return room
 
     def record(self, session_id: str) -> dict[str, Any] | None:
@@ -51,6 +51,20 @@ class Rooms:
         """Go on with a room that another gateway had. Raises InvalidInputError and others."""
         record, wanted = moving.read(told)
         await moving.carry_on(await self.open(session, wanted), record)
+
+    def late(self, session_id: str) -> list[list[dict[str, Any]]]:
+        """What a room has heard since its record was made, in portions that `hear_late` takes."""
+        room = self._open.get(session_id)
+        if room is None:
+            return []
+        now, unix_s = room.now, time.time()
+        told = [moving.sent_of(c, now, unix_s).model_dump(mode="json") for c in room.late]
+        most = schemas.MOST_AT_ONCE
+        return [told[first : first + most] for first in range(0, len(told), most)]
+
+    def hear_late(self, session_id: str, told: list[Any]) -> None:
+        """It has come in the gateway that had the room. Raises UnknownNameError and others."""
+        self.get(session_id).take_all(moving.read_late(told))
 
     def get(self, session_id: str) -> Room:
         """Raises UnknownNameError."""

@@ -50,9 +50,16 @@ class TwitchServer:
         self.lines = lines
         self.url = ""
         self._password = password
+        self._sockets: list[ServerConnection] = []
+
+    async def say(self, line: str) -> None:
+        """To whoever is connected."""
+        for socket in self._sockets:
+            await socket.send(f"{line}\r\n")
 
     async def talk(self, socket: ServerConnection) -> None:
         tell = ":tmi.twitch.tv"
+        self._sockets.append(socket)
         async for message in socket:
             self.heard += str(message).splitlines()
             command, _, rest = str(message).partition(" ")

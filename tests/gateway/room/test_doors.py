@@ -385,6 +385,45 @@ async def test_what_comes_while_a_room_is_being_handed_over_is_not_taken_here(
         await leaving.stop()
 
 
+async def test_what_a_platform_brings_while_a_room_is_being_handed_over_goes_along(
+    gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = "@display-name=Anna;id=m-1;user-id=42 :anna!a@a PRIVMSG #cleo :what is a rainbow?"
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
+    await leaving.start()
+    tell = Peers.tell
+    try:
+        async with (
+            TwitchServer().running() as server,
+            GatewayClient(leaving.url) as theirs,
+            GatewayClient(gateway.url) as client,
+        ):
+            monkeypatch.setattr(
+                "gateway.room.rooms.adapters_of", lambda wanted: [Twitch("cleo", url=server.url)]
+            )
+            made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
+            path = f"/v1/sessions/{made.json()['id']}/room"
+            await theirs.call("POST", path, json={"paused": True})
+            room = leaving.inside.rooms.get(made.json()["id"])
+            await until(lambda: room.connections[0].phase == "live")
+
+            async def slowly(peers: Peers, peer: Peer, message: dict[str, Any]) -> None:
+                if "session" in message:
+                    await server.say(line)
+                    await until(lambda: room.connections[0].received == 1)
+                await tell(peers, peer, message)
+
+            monkeypatch.setattr(Peers, "tell", slowly)
+            await gateway.inside.registry.refresh()
+            await leaving.inside.registry.refresh()
+            await drain(leaving)
+            state = (await client.call("GET", path)).json()
+        assert [entry["text"] for entry in state["waiting"]] == ["what is a rainbow?"]
+    finally:
+        await leaving.stop()
+
+
 async def test_of_what_was_said_before_exchanges_alone_are_read_again() -> None:
     thanks = Message("assistant", "Thank you, Ben!")
     said = [
