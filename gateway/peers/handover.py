@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
@@ -43,9 +43,10 @@ Say: TypeAlias = Callable[[Session, str], Awaitable[Any]]
 
 
 class SessionRecord(BaseModel):
-    """What a gateway needs to go on with a session that another one had."""
+    """What a gateway needs to go on with a session that another one had.
 
-    model_config = ConfigDict(extra="forbid")
+    What a newer gateway tells beside it is left out.
+    """
 
     id: str
     options: Options

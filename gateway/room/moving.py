@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from gateway.room import schemas
 from gateway.room.choosing.comments import Comment, Outcome
@@ -17,10 +17,9 @@ class RoomRecord(BaseModel):
     """What a gateway needs to go on with a room that another one had.
 
     Gifts that were not thanked yet stay behind, and how many asked the same: of what waits, the
-    newest comment of each goes along. What an older gateway does not tell has a default.
+    newest comment of each goes along. What an older gateway does not tell has a default, and what
+    a newer one tells beside it is left out.
     """
-
-    model_config = ConfigDict(extra="forbid")
 
     wanted: dict[str, Any]
     """A RoomRequest, its secrets among it: it travels on the bus alone."""
@@ -85,7 +84,9 @@ def read(told: dict[str, Any]) -> tuple[RoomRecord, schemas.RoomRequest]:
     """Raises InvalidInputError."""
     try:
         record = RoomRecord.model_validate(told)
-        return record, schemas.RoomRequest.model_validate(record.wanted)
+        known = schemas.RoomRequest.model_fields.keys() & record.wanted.keys()
+        wanted = {name: record.wanted[name] for name in known}
+        return record, schemas.RoomRequest.model_validate(wanted)
     except ValidationError as error:
         # What it holds is not said: secrets are among it.
         raise InvalidInputError(f"room: it cannot be read: {error.error_count()} faults") from None

@@ -309,6 +309,16 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
     gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.room.room.LOOK_S", 60.0)
+    tell = Peers.tell
+
+    async def as_a_newer_one(peers: Peers, peer: Peer, message: dict[str, Any]) -> None:
+        if "session" in message:
+            told = message["session"]
+            for part in (told, told["room"], told["room"]["wanted"]):
+                part["not_known_yet"] = True
+        await tell(peers, peer, message)
+
+    monkeypatch.setattr(Peers, "tell", as_a_newer_one)
     leaving = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **SETTINGS}))
     await leaving.start()
     try:
