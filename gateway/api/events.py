@@ -92,7 +92,9 @@ class TranscriptEvent(Event):
 
     type: Literal["transcript"] = "transcript"
     utterance: int = Field(description="Of what was spoken, counting upwards; 0: typed")
-    text: str = Field(description="All of it so far; empty and final: it was no speech after all")
+    text: str = Field(
+        description="All of it so far; empty and final: it was no speech, or its end is lost"
+    )
     final: bool = Field(description="Nothing of it changes any more")
     turn: int | None = Field(default=None, description="The turn that answers it; set where final")
 

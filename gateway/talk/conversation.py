@@ -504,11 +504,10 @@ class Conversation:
         turn, text = self._turn, f"{stage}: {message}"
         actions: list[Action] = []
         if stage == "asr":
-            # Nobody will tell any more what the visitor has said.
-            self._voice = 0
+            cut_off = self._cut_off()
             actions += self._resume(now)
             self._doubts.resolve()
-            actions += [*self._drop_prepared(), *self._ask_again(now)]
+            actions += [*self._drop_prepared(), *cut_off, *self._ask_again(now)]
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
         return self._settle(self._fail(turn, "stage_lost", text))
@@ -525,8 +524,7 @@ class Conversation:
         """
         turn, text = self._turn, f"bus: {message}"
         if turn is not None and turn.awaited_stage() is not None:
-            self._voice = 0
-            return self._settle(self._fail(turn, "bus_lost", text))
+            return self._settle([*self._cut_off(), *self._fail(turn, "bus_lost", text)])
         return self._unheard(text)
 
     def stage_lost_bus(self, stage: str, message: str) -> list[Action]:
@@ -543,8 +541,14 @@ class Conversation:
     def _unheard(self, message: str) -> list[Action]:
         """What is being said may never end."""
         told = [Emit(ErrorEvent(code="bus_lost", message=message))] if self._voice else []
-        self._voice = 0
-        return self._settle([*self._drop_prepared(), *told])
+        return self._settle([*self._drop_prepared(), *self._cut_off(), *told])
+
+    def _cut_off(self) -> list[Action]:
+        """Nobody will tell any more what the visitor is saying: whoever has seen it begin hears of
+        no other end.
+        """
+        utterance, self._voice = self._voice, 0
+        return [_forgotten(utterance)] if utterance else []
 
     def check(self, now: float) -> list[Action]:
         """Fail a turn that has stood still for too long. A held one waits for the visitor."""

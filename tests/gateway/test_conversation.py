@@ -451,6 +451,8 @@ def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, par
     talk.voice(talk.epoch, 1.0, last=True, now=0)
     actions = talk.bus_lost("gone") if part == "bus" else talk.stage_lost("asr", "gone", 1)
     assert [event.message for event in of(actions, ErrorEvent)] == [f"{part}: gone"]
+    ended = TranscriptEvent(utterance=1, text="", final=True)
+    assert of(actions, TranscriptEvent) == [ended], "no other end of it is told"
     assert (talk.state, talk.turn) == ("idle", None)
     talk.speech_started(1001, 2)
     talk.final(1001, "What is it?", 3)

@@ -276,6 +276,22 @@ async def test_who_says_that_he_has_finished_need_not_wait_for_the_silence(
         assert waits == [5000, 500, 5000]
 
 
+async def test_speech_whose_end_nobody_hears_ends_with_the_recogniser(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        await client.sound_out(np.zeros(RATE_HZ, np.int16))
+        await client.sound_out(tone(RATE_HZ // 4, rate_hz=RATE_HZ))
+        started = await client.until("input_audio_buffer.speech_started")
+        await doubles.stop("asr")
+        stopped = await client.until("input_audio_buffer.speech_stopped")
+        assert stopped["item_id"] == started["item_id"]
+        assert stopped["audio_end_ms"] >= started["audio_start_ms"] > 0
+        item = (await client.until("conversation.item.done"))["item"]
+        assert item["content"][0]["transcript"] == ""
+    await doubles.start("asr")
+
+
 async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
     told = MetricGrowth("gateway_realtime_errors_total", code="invalid_event")
     async with Client.connect(gateway) as client:

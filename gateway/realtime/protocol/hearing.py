@@ -200,8 +200,8 @@ class Hearing:
         match news.what:
             case "began":
                 lost = self._lost(news.at_ms)
-                item = self._new_id("item")
-                self._utterance = _Utterance(news.utterance, item, self._begins_ms(news.at_ms))
+                item, begins_ms = self._new_id("item"), self._begins_ms(news.at_ms)
+                self._utterance = _Utterance(news.utterance, item, begins_ms, ended_ms=begins_ms)
                 return [*lost, *([] if over_answer else self.tell())]
             case "ended" if utterance is not None and utterance.number == news.utterance:
                 self._end(utterance, news)
