@@ -8,6 +8,7 @@ language, so that a persona that changes knows none of them. `LearnedAnswers` is
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 import json
 import logging
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 LEARNED_FILE = "learned-answers.json"
 _VERSION = 1
+_UNFINISHED = ".learned-"
+# One that is older is of a gateway that was killed: to write takes no longer.
+_UNFINISHED_S = 60.0
 MAX_FILE_BYTES = 64_000_000
 
 Match = Literal["exact", "normalised", "learned"]
@@ -367,12 +371,21 @@ def _specific_first(entry: ConfiguredAnswer) -> tuple[bool, bool]:
 
 def _read_learned(path: Path) -> str:
     """Blocks. "" where there is none. Raises OSError, and ValueError where it cannot be one."""
+    _forget_left_behind(path.parent)
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise ValueError("it is too large")
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return ""
+
+
+def _forget_left_behind(folder: Path) -> None:
+    """Delete what gateways that were killed have not finished; others may share the folder."""
+    with contextlib.suppress(OSError):
+        for left in folder.glob(f"{_UNFINISHED}*"):
+            if time.time() - left.stat().st_mtime > _UNFINISHED_S:
+                left.unlink(missing_ok=True)
 
 
 def _write_learned(path: Path, dumped: str) -> None:
@@ -384,5 +397,5 @@ def _write_learned(path: Path, dumped: str) -> None:
         path.unlink(missing_ok=True)
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with placed_whole(path, prefix=".learned-") as file:
+    with placed_whole(path, prefix=_UNFINISHED) as file:
         file.write(dumped.encode())
