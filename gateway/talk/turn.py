@@ -315,7 +315,7 @@ class Turn:
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":
-            return not self.text_complete
+            return self.source in (None, "llm") and not self.text_complete
         speaks = stage == "tts" and self.source != "brought"
         return stage == "face" or (speaks and not self.voice_complete)
 

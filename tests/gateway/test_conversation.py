@@ -436,6 +436,18 @@ def test_a_lost_stage_whose_work_is_done_changes_nothing(talk: Conversation, sta
     assert talk.state == "speaking"
 
 
+@pytest.mark.parametrize("lost", ["stage", "bus"])
+def test_what_somebody_else_writes_needs_no_language_model(talk: Conversation, lost: str) -> None:
+    talk.speak_unasked("say", 0)
+    assert talk.turn is not None
+    talk.turn.source = "say"
+    talk.token(1, "It is said as", last=False, now=0)
+    telling = talk.stage_lost("llm", "gone", 0) if lost == "stage" else []
+    assert of([*telling, *talk.stage_lost_bus("llm", "gone")], CloseTurn) == []
+    answer(talk, 1, " it stands.")
+    assert of(talk.finished(1, 2), CloseTurn) == [CloseTurn(1, "finished")]
+
+
 def test_without_ears_nobody_listens(talk: Conversation) -> None:
     talk.speech_started(1, 0)
     talk.stage_lost("asr", "gone", 0)
