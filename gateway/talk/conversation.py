@@ -534,7 +534,9 @@ class Conversation:
             return self._unheard(text)
         if turn is None:
             return [self._announce("failed")]  # it may not know that the last one is over
-        if stage == "face" or not turn.needs(stage):
+        # Until its tools have a result, a language model says nothing that could be lost.
+        rests = stage == "llm" and (turn.tools.waits or turn.tools.pending)
+        if stage == "face" or rests or not turn.needs(stage):
             return []
         return self._settle(self._cannot_complete(turn, "bus_lost", text))
 

@@ -104,6 +104,14 @@ def test_an_interruption_ends_the_wait_and_what_was_done_is_remembered(talk: Con
     assert said_next(talk)[1:] == [("assistant", ""), ("tool", "sunny"), ("user", "And?")]
 
 
+def test_a_tool_is_waited_for_while_the_model_has_no_bus(talk: Conversation) -> None:
+    asked(talk, WEATHER)
+    assert talk.stage_lost_bus("llm", "its connection to the bus was lost") == []
+    assert of(talk.tool_result("c1", "sunny", 1), ContinueAnswer)
+    failed = talk.stage_lost_bus("llm", "its connection to the bus was lost")
+    assert of(failed, TurnEvent)[0].event == "failed", "now words may be lost"
+
+
 def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:
     two = Call("c2", "get_time", "{}")
     asked(talk, WEATHER, two)
