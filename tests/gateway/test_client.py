@@ -24,6 +24,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError, Session
 from visavis.client.poses import poses_of
+from visavis.tools.cli.ask import converse
 from visavis.tools.cli.main import app
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -275,6 +276,19 @@ async def test_a_second_microphone_is_refused_in_the_gateways_words(client: Gate
         error = refused.exception()
         assert isinstance(error, GatewayError) and error.code == "microphone_taken"
         await asyncio.wait(microphones)
+
+
+async def test_a_spoken_question_that_nobody_can_hear_is_not_waited_for(
+    client: GatewayClient,
+) -> None:
+    async with (
+        client.session() as session,
+        client.connect(f"/v1/sessions/{session.id}/media?role=speaker"),
+    ):
+        with pytest.raises(GatewayError) as refused:
+            async with asyncio.timeout(15):
+                await converse(session, "a.wav", np.zeros(16_000, np.int16), record=False)
+        assert refused.value.code == "microphone_taken"
 
 
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
+import websockets
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
@@ -109,22 +110,34 @@ async def converse(
         await session.record_turn()
     stop = asyncio.Event()
     patience_s = _PATIENCE_S + (0.0 if spoken is None else len(spoken) / MIC_RATE_HZ)
-    microphone: asyncio.Task[None] | None = None
     exchange = Exchange()
+    if spoken is None:
+        exchange.turn = await session.ask(question)
+    following = asyncio.create_task(_follow(session, exchange))
+    tasks = {following}
+    if spoken is not None:
+        tasks.add(asyncio.create_task(session.talk(spoken, stop)))
     try:
-        if spoken is None:
-            exchange.turn = await session.ask(question)
-        else:
-            microphone = asyncio.create_task(session.talk(spoken, stop))
         async with asyncio.timeout(patience_s):
-            await _follow(session, exchange)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not (following.done() or exchange.turn):
+                _heard_to_its_end(*(tasks - {following}))
+            await following
     except TimeoutError:
         raise VisavisError(f"no answer within {patience_s:.0f} s; was there speech?") from None
     finally:
         stop.set()
-        if microphone is not None:
-            await asyncio.gather(microphone, return_exceptions=True)
+        following.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
     return exchange, await session.recording() if record else None
+
+
+def _heard_to_its_end(microphone: asyncio.Task[None]) -> None:
+    """Raises VisavisError where nobody hears the question."""
+    try:
+        microphone.result()
+    except websockets.ConnectionClosed as error:
+        raise VisavisError(f"the microphone's connection was lost: {error}") from None
 
 
 async def _follow(session: GatewaySession, exchange: Exchange) -> None:
