@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import assert_never
@@ -43,6 +44,8 @@ LOOK_S = 0.1
 COMMENTS_PER_S = 200.0
 """That a room takes; far more than one can be answered of."""
 _BURST = 600
+# Of a platform, while the room may be going to another gateway: what is older is lost.
+_MOST_LATE = 1000
 _MOST_LISTENERS = 16
 _OUTBOX = 200
 
@@ -121,7 +124,7 @@ class Room:
         self._told_waiting = 0
         self._counted: dict[Outcome, int] = {}
         self.connections: list[Connection] = []
-        self.late: list[Comment] = []
+        self.late: deque[Comment] = deque(maxlen=_MOST_LATE)
         """What platforms have brought since the room may be going to another gateway."""
         self._keepers = [
             Keeper("room-look", self._look),
@@ -184,7 +187,8 @@ class Room:
 
     def _take_late(self) -> None:
         if self.late and self.session.presence.departure is None:
-            late, self.late = self.late, []
+            late = list(self.late)
+            self.late.clear()
             for comment in late:
                 self.take(comment)
 
