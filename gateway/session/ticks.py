@@ -77,6 +77,13 @@ class Ticks:
         conversation = self._conversation
         return conversation.turn is None and conversation.state == "idle" and self._playout.at_rest
 
+    @property
+    def _calm(self) -> bool:
+        """Whether nobody says or awaits anything, and nothing waits to be said, which is begun with
+        behind a tick.
+        """
+        return self._conversation.calm and not self._parts.unasked.waits
+
     # ------------------------------------------------------------ one of them
 
     def _tick(self, may_be_long: bool) -> int:
@@ -87,7 +94,7 @@ class Ticks:
         was_watched, self._watched = self._watched, parts.audience.watched
         if self._watched and not was_watched:
             self._playout.begin_to_be_seen()
-        tick = self._playout.tick(calm=may_be_long and self._conversation.calm)
+        tick = self._playout.tick(calm=may_be_long and self._calm)
         parts.audience.push(tick)
         now = parts.clock.now()
         parts.stopwatch.tick(tick, self._playout, now)

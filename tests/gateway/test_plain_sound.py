@@ -10,7 +10,7 @@ import pytest
 import websockets
 
 from gateway.playout.audience import Seats
-from gateway.playout.pacing import LONG_TICK_SAMPLES, TICK_SAMPLES
+from gateway.playout.pacing import HALF_TICK_SAMPLES, LONG_TICK_SAMPLES, TICK_SAMPLES
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.plain_sound import RATES_HZ, PlainSound
 from tests.gateway.conftest import RunningGateway, until
@@ -58,9 +58,11 @@ class Ticks(PlainSound):
     def __init__(self) -> None:
         super().__init__(Seats(0), lambda: None)
         self.lengths: list[int] = []
+        self.silent: list[bool] = []
 
     def push(self, tick: Tick) -> None:
         self.lengths.append(len(tick.pcm))
+        self.silent.append(tick.silent)
 
     def latest(self, length: int) -> bool:
         """Whether the last ones were as long."""
@@ -71,8 +73,8 @@ async def test_silence_leaves_in_long_pieces_but_where_somebody_types(
     gateway: RunningGateway, client: GatewayClient
 ) -> None:
     async with client.session(drawn_by="client") as session:
-        ticks = Ticks()
-        gateway.inside.sessions.get(session.id).audience.add(ticks)
+        left = Ticks()
+        gateway.inside.sessions.get(session.id).audience.add(left)
         async with client.connect(f"/v1/sessions/{session.id}/audio"):
             for text, length in (
                 ("", LONG_TICK_SAMPLES),
@@ -80,7 +82,22 @@ async def test_silence_leaves_in_long_pieces_but_where_somebody_types(
                 ("", LONG_TICK_SAMPLES),
             ):
                 await session.typing(text)
-                await until(partial(ticks.latest, length))
+                await until(partial(left.latest, length))
+
+
+async def test_who_has_something_to_say_waits_for_no_long_piece_to_begin(
+    gateway: RunningGateway, client: GatewayClient
+) -> None:
+    async with client.session(drawn_by="client") as session:
+        left, path = Ticks(), f"/v1/sessions/{session.id}"
+        gateway.inside.sessions.get(session.id).audience.add(left)
+        async with client.connect(f"{path}/audio"):
+            await until(partial(left.latest, LONG_TICK_SAMPLES))
+            await client.call("POST", f"{path}/say", json={"text": "Hello."})
+            await until(lambda: not left.silent[-1])
+    voice = left.silent.index(False)
+    began = next(i for i in range(voice + 1) if left.lengths[i] == HALF_TICK_SAMPLES or i == voice)
+    assert left.lengths[began - 1] == TICK_SAMPLES, "the one in which the answer was opened"
 
 
 async def test_one_socket_listens_and_speaks(client: GatewayClient, doubles: Doubles) -> None:
