@@ -80,9 +80,10 @@ class Ticks:
     @property
     def _calm(self) -> bool:
         """Whether nobody says or awaits anything, and nothing waits to be said, which is begun with
-        behind a tick.
+        behind a tick; nor a rest, which begins behind a whole one.
         """
-        return self._conversation.calm and not self._parts.unasked.waits
+        waits = self._parts.unasked.waits or self._quiet_ticks
+        return self._conversation.calm and not waits
 
     # ------------------------------------------------------------ one of them
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
+import httpx
 import numpy as np
 import pytest
 import websockets
@@ -13,8 +14,10 @@ from gateway.playout.audience import Seats
 from gateway.playout.pacing import HALF_TICK_SAMPLES, LONG_TICK_SAMPLES, TICK_SAMPLES
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.plain_sound import RATES_HZ, PlainSound
+from gateway.session import ticks
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
+from tests.gateway.test_api import new_session
 from visavis.client import GatewayClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -98,6 +101,20 @@ async def test_who_has_something_to_say_waits_for_no_long_piece_to_begin(
     voice = left.silent.index(False)
     began = next(i for i in range(voice + 1) if left.lengths[i] == HALF_TICK_SAMPLES or i == voice)
     assert left.lengths[began - 1] == TICK_SAMPLES, "the one in which the answer was opened"
+
+
+async def test_a_rest_begins_behind_a_whole_piece_for_whole_ones_pass_in_it(
+    monkeypatch: pytest.MonkeyPatch, gateway: RunningGateway, http: httpx.AsyncClient
+) -> None:
+    monkeypatch.setattr(ticks, "REST_TICKS", 20)
+    inside = gateway.inside.sessions.get(await new_session(http, drawn_by="client"))
+    left = Ticks()
+    inside.audience.add(left)
+    listener = inside.outlets.plain_sound.join(RATES_HZ[0])
+    await until(partial(left.latest, LONG_TICK_SAMPLES))
+    inside.outlets.plain_sound.leave(listener)
+    await until(lambda: inside.rests)
+    assert left.latest(TICK_SAMPLES)
 
 
 async def test_one_socket_listens_and_speaks(client: GatewayClient, doubles: Doubles) -> None:
