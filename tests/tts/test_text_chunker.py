@@ -62,6 +62,7 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("See https://a.com/b,c?d=e!f now.", ["See https://a.com/b,c?d=e!f now."]),
         ("See www.a.com. Then go.", ["See www.a.com.", "Then go."]),
         ('He said "no." Then', ['He said "no."', "Then"]),
+        ("It orbits the Sun. It sat. Go.", ["It orbits the Sun.", "It sat.", "Go."]),
         ("1. Apples are red.", ["1. Apples are red."]),
         ("Really?! Yes.", ["Really?", "! Yes."]),
         ("你好！我是小明，今年三岁。", ["你好！", "我是小明，今年三岁。"]),

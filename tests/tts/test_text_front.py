@@ -208,6 +208,8 @@ def test_what_is_compared_is_no_tag() -> None:
      ("330 m, 5 m/s, 20 m²", "330 meters, 5 meters per second, 20 square meters"),
      ("6'2\" tall", "6 foot 2 tall"), ("C#", "C sharp"), ("see example.com", "see example dot com"),
      ("10^23", "10 to the power of 23"), ("a ≥ 5", "a greater than or equal to 5"),
+     ("She said no.", "She said no ."), ("a dried fig.", "a dried fig ."),
+     ("no. 5, fig. 3", "number 5, figure 3"), ("It orbits the Sun.", "It orbits the Sun ."),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
 def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:

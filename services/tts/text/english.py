@@ -32,6 +32,9 @@ _TITLES = frozenset(
 )
 """Abbreviations that something always follows: their point never ends a sentence."""
 
+_DAYS_AND_WORDS = frozenset("sun. sat. wed.".split())
+"""Days with a capital letter and no article: "He sat." ends a sentence, as does "the Sun."."""
+
 _MAYBE_ABBREVIATIONS = frozenset(
     "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
     "dept. ave. blvd. rd. a.m. p.m. u.s. u.k. u.n. u.s.a. d.c. b.c. a.d. b.c.e. c.e. n.y. l.a. "
@@ -97,8 +100,11 @@ class Point(Enum):
 
 def point_at_end(text: str) -> Point:
     """What the point is with which `text` ends."""
-    word = text.split()[-1].lstrip("\"'“‘([{*_#")
+    *before, word = text.split()
+    word = word.lstrip("\"'“‘([{*_#")
     lowered = word.lower()
+    if lowered in _DAYS_AND_WORDS and (word == lowered or "".join(before[-1:]).lower() == "the"):
+        return Point.SENTENCE
     if lowered in _TITLES or (len(word) == 2 and word[0].isupper()):
         return Point.ABBREVIATION
     if text.strip(" \t*_#").rstrip(".").isdigit():

@@ -142,6 +142,11 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
     (r"\bApprox\.", "Approximately"),
+    # A word where nothing is counted by it: "She said no.", "The Earth orbits the Sun."
+    (
+        r"\b(no)\.(?!\s?\d)|\b(fig)\.(?!\s?(?:\d|[A-Z]\b))|(?<=\b[Tt]he )(Sun)\.",
+        lambda match: f"{match.group()[:-1]} .",
+    ),
     (r"\bca?\.\s?(?=\d)", "circa "),
     (r"\b1(00|,?000)s\b", lambda match: "hundreds" if match.group(1) == "00" else "thousands"),
     # Days; ranges, of which the dictionary's own rules know those of whole numbers alone.
@@ -193,7 +198,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # The dictionary takes a point behind a number for a part of it.
     (r"(?<=[\d½¼¾])\.(?=[\s\"'”’)\]]|$)", " ."),
 )  # fmt: skip
-_PLAIN = re.compile(r"[A-Za-z'’\s]*[.,:;!?]?")
+_PLAIN = re.compile(r"[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?")
 _COMPILED = tuple((re.compile(pattern), say) for pattern, say in _RULES)
 
 
