@@ -210,11 +210,20 @@ def test_what_is_compared_is_no_tag() -> None:
      ("10^23", "10 to the power of 23"), ("a ≥ 5", "a greater than or equal to 5"),
      ("She said no.", "She said no ."), ("a dried fig.", "a dried fig ."),
      ("no. 5, fig. 3", "number 5, figure 3"), ("It orbits the Sun.", "It orbits the Sun ."),
+     ("8am to 5pm", "8 a.m. to 5pm"), ("It is 10AM.", "It is 10 AM."),
+     ("It is $300, 20 percent off.", "It is 300 dollars, 20 percent off."),
+     ("It is £20 (two people), here.", "It is 20 pounds (two people), here."),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
 def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:
     letters = EnglishLetters()
     assert letters.parts(clean(written), 500) == letters.parts(same, 500)
+
+
+def test_a_letter_that_stands_alone_is_no_article() -> None:
+    letters = EnglishLetters()
+    assert letters.parts("A", 9) == ["ˈA,"]
+    assert letters.parts("A. ", 9) == ["ˈA."]
 
 
 def test_addresses_are_said() -> None:

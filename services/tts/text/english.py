@@ -191,6 +191,10 @@ def going_on(ahead: str) -> str:
 
 # Text -> phoneme letters, one for each sound, with stress marks, blanks, punctuation.
 
+# Behind an amount and a mark the dictionary takes any number for money: "$300, two percent".
+_AMOUNT = re.compile(r"[$£€]\d")
+_BEHIND_AMOUNT = re.compile(r"(?<=\d[,;:–—])\s|(?<=\d)\s(?=[(\[])")
+_LETTER_A = re.compile(r"(\W*)[Aa](\W*)")
 _SPLIT = re.compile(r"(?<=[,;:—.!?…])\s+|\s+")
 _ENDINGS = frozenset(".,;:!?…—")
 
@@ -261,7 +265,12 @@ class EnglishLetters:
         """Letters of `text` that the voices have; "" where it has no sound."""
         if not text:
             return ""
-        letters = self._letters(say_numbers(say_addresses(text)))
+        if (alone := _LETTER_A.fullmatch(text)) is not None:
+            letters = f"{alone[1]}ˈA{alone[2]}"  # no article: "A股"
+        else:
+            said = say_numbers(say_addresses(text))
+            parts = _BEHIND_AMOUNT.split(said) if _AMOUNT.search(said) else [said]
+            letters = " ".join(map(self._letters, parts))
         known = "".join(letter for letter in letters if letter in letter_ids()).strip()
         return known if any(letter.isalpha() for letter in known) else ""
 
