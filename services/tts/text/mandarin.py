@@ -12,7 +12,7 @@ from pypinyin import Style, load_phrases_dict, pinyin
 from pypinyin.seg import mmseg
 
 from services.tts.sound import SILENCE, Span
-from services.tts.text.script_runs import UNIT, UNITS, is_han
+from services.tts.text.script_runs import DOLLARS, UNIT, UNITS, is_han
 from visavis.serving.errors import ModelStoreError
 
 # Where text without blanks may be cut between two words, as far as that can be told without a
@@ -165,9 +165,12 @@ _MEASURES = (
 _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅛": "1/8"}
 # What is read digit by digit stands behind these, or before those.
 _NUMBERED = (
-    "拨打|致电|电话|热线|号码|邮编|密码|验证码|编号|学号|工号|房号|房间号|卡号|账号|单号|QQ号?"
+    "拨打|致电|电话|热线|号码|邮编|密码|验证码|编号|学号|工号|房号|房间号|卡号|账号|单号|微信号"
+    "|^号码?"  # behind a Latin word: "QQ号"
 )
 _NUMBERS = "热线|房间|号房|室"
+_SEASON = "财年|学年|赛季"
+_OUTCOME = "的?比分|[获战取大完险]胜|击败|领先|落后|战平|逆转|负于|不敌|淘汰"
 
 
 def _date(match: re.Match[str]) -> str:
@@ -207,7 +210,7 @@ def _years(match: re.Match[str]) -> str:
 
 
 def _lifetime(match: re.Match[str]) -> str:
-    """Of years in brackets: "（1881—1936）"."""
+    """Of years in brackets, or of a season: "（1881—1936）", "2025-26赛季"."""
     return "到".join(map(say_digits, match.groups()))
 
 
@@ -240,6 +243,11 @@ def _amount(match: re.Match[str]) -> str:
 def _money(match: re.Match[str]) -> str:
     symbol, number, scale = match.groups()
     return f"{say_number(number, counted=not scale)}{scale}{_CURRENCIES[symbol]}"
+
+
+def _dollars(match: re.Match[str]) -> str:
+    whose, number, scale = match.groups()
+    return f"{say_number(number, counted=not scale)}{scale}{DOLLARS[whose]}"
 
 
 def _unit(match: re.Match[str]) -> str:
@@ -308,6 +316,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),
     (re.compile(r"\^\(?([-−]?)(\d+)\)?"), _power),
     # Signs and currencies stand before the number.
+    (re.compile(r"US(?=\$)"), _written("")),
+    (re.compile(rf"({'|'.join(DOLLARS)})\$\s*({_N})\s*([百千万亿]*)"), _dollars),
     (re.compile(rf"(?<![$€£¥￥\d.^])({_N})({_TO}{_N})?\s*({_MONEY})(?!\d)"), _amount),
     (re.compile(rf"({_MONEY}\s*{_N}[百千万亿]*){_TO}(?={_MONEY})"), _written(r"\1到")),
     (re.compile(rf"({_MONEY})\s*({_N}){_TO}(?=\d)"), _written(r"\2到\1")),
@@ -324,7 +334,12 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _to,
     ),
     (re.compile(rf"(?<![\d.])({_N})\s*[%‰]?{_TO}({_N})\s*([%‰])"), _percents),
-    (re.compile(rf"(?<!\d)(\d{{4}})\s*年?{_TO}(?=\d{{4}}\s*年)"), _years),
+    (re.compile(rf"(?<!\d)(\d{{4}})\s*年?(?:{_TO}|[到至])(?=\d{{4}}\s*年)"), _years),
+    (re.compile(rf"(?<!\d)(\d{{4}})(?:{_TO}|[到至])(\d{{4}}|\d\d)(?={_SEASON})"), _lifetime),
+    (re.compile(rf"(?<!\d)\d{{4}}(?={_SEASON})"), _digits),
+    # Scores.
+    (re.compile(r"(比分\D{0,4}\d{1,3})\s*[-–—]\s*(?=\d{1,3}(?!\d))"), _written(r"\1比")),
+    (re.compile(rf"(?<![\d.-])(\d{{1,3}})[-–—](?=\d{{1,3}}(?:{_OUTCOME}))"), _written(r"\1比")),
     (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _to),
     (
         re.compile(
@@ -346,7 +361,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
     (
         re.compile(
-            r"(?<=[\d元块万里米次度升克吨])/(?=[月年天日周时小人次个件分秒晚位张份公千斤米])"
+            r"(?<=[\dA-Za-z²³元块万里米次度升克吨人件字])/"
+            r"(?=[月年天日周时小人次个件分秒晚位张份公千斤米平升克吨度桶股台户套亩瓶盒杯辆间节课])"
         ),
         _written("每"),
     ),

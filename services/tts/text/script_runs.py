@@ -37,12 +37,17 @@ _COLON = re.compile(r"(?<=\d)：(?=\d)")
 _BLANKS = re.compile(r"\s+")
 _SPOKEN_SYMBOLS = frozenset("°℃℉№^")
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
-_FULL_WIDTH = {code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B))}
+_FULL_WIDTH: dict[int, int | str] = {
+    code: code - 0xFEE0 for code in (*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B))
+}
 _FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)}
 # Hyphens that are set otherwise, and the digits of formulas: "CO₂".
 _FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
     code: code - 0x2050 for code in range(0x2080, 0x208A)
 }
+# Units that are one character: "100㎡".
+_FULL_WIDTH |= {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "㎎㎏㎜㎝㎞㎖㎾㎐㎒㎓"}
+_FULL_WIDTH |= {ord("㎡"): "m²", ord("㎢"): "km²", ord("㎥"): "m³"}
 _OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠√₹₩")
 
 
@@ -96,12 +101,17 @@ UNITS = {
     "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
 }  # fmt: skip
 """That stand at numbers, as they are said in Mandarin."""
+DOLLARS = {
+    "HK": "港元", "NT": "新台币", "C": "加元", "CA": "加元", "A": "澳元", "AU": "澳元",
+    "NZ": "新西兰元", "S": "新加坡元", "SG": "新加坡元",
+}  # fmt: skip
+"""Whose they are, by what stands before "$", as they are said in Mandarin."""
 UNIT = "|".join(map(re.escape, sorted(UNITS, key=len, reverse=True)))
 """Pattern of one: the longest that fits."""
 _LATIN = "A-Za-zÀ-ÖØ-öø-ɏ"
 _TOKEN = re.compile(
     rf"(?P<zh>[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff〇]+(?:(?<=[万亿])(?:{UNIT}|[%‰])(?![{_LATIN}]))?)"
-    rf"|(?P<number>[-−+]?[$€£¥￥]?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{UNIT}|[%‰]))?(?![\d{_LATIN}]))"
+    rf"|(?P<number>[-−+]?(?:(?:US|{'|'.join(DOLLARS)})?\$|[€£¥￥])?\d(?:[\d,.:/~–-]*\d)?(?:\s?(?:{UNIT}|[%‰]))?(?![\d{_LATIN}]))"
     rf"|(?P<en>[0-9]*[{_LATIN}](?:[0-9_{_LATIN}]|['’.@/:+&=?#-]+(?=[0-9{_LATIN}]))*)"
     r"|(?P<other>.)",
     re.DOTALL,
