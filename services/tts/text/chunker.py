@@ -172,9 +172,10 @@ class TextChunker:
         between = self._cut_between_characters() if is_han(char) else self._cut_between_words(char)
         if between is not None:
             return between, Pause.NONE
-        if length >= MAX_PHRASE_CHARACTERS or (
-            is_han(char) and self._units >= 2 * self._limits.hard_units
-        ):
+        overdue = self._units / self._limits.hard_units if is_han(char) else 0
+        if overdue >= 2 and self._may_part_characters(length - 2, counted=True):
+            return length - 2, Pause.NONE
+        if length >= MAX_PHRASE_CHARACTERS or overdue >= 3:
             blank = max(self._text.rfind(" ", 1), self._text.rfind("\t", 1))
             return (blank if blank > length // 2 else length), Pause.NONE
         return None
@@ -280,13 +281,17 @@ class TextChunker:
             return None
         return position
 
-    def _may_part_characters(self, position: int) -> bool:
-        """Whether the Chinese before `position` may be parted from the two characters behind it."""
+    def _may_part_characters(self, position: int, *, counted: bool = False) -> bool:
+        """Whether the Chinese before `position` may be parted from the two characters behind it.
+
+        counted: a measure word behind a number is enough of it.
+        """
         run, far = position, max(0, position - _HAN_LOOKED_AT)
         while run > far and is_han(self._text[run - 1]):
             run -= 1
         following = self._text[position : position + 2]
-        if position - run < _HAN_BEFORE or len(following) < 2 or not is_han(following[0]):
+        least = 1 if counted and self._text[:run][-1:].isdigit() else _HAN_BEFORE
+        if position - run < least or len(following) < 2 or not is_han(following[0]):
             return False
         return mandarin.may_part(self._text[run:position], following)
 
