@@ -118,6 +118,19 @@ async def test_grey_pictures_are_read_in_colour() -> None:
     assert read.shape == (20, 30, 3) and (read == 9).all()
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+async def test_what_was_erased_of_a_picture_does_not_come_back(
+    dtype: type[np.unsignedinteger],
+) -> None:
+    most = np.iinfo(dtype).max
+    pixels = np.full((20, 30, 4), most // 5, dtype)
+    pixels[..., 3] = most
+    pixels[:, 20:, 3] = 0
+    _, content = cv2.imencode(".png", pixels)
+    read = await Decoder(10).decode(content.tobytes(), Reading.COLOUR)
+    assert (read[:, :20] == 51).all() and (read[:, 20:] == 255).all()
+
+
 def test_portrait_is_measured(studio: PortraitStudio) -> None:
     taken = studio.take(portrait())
     points = taken.landmarks.points
