@@ -224,6 +224,8 @@ def test_what_is_compared_is_no_tag() -> None:
      ("8am to 5pm", "8 a.m. to 5pm"), ("It is 10AM.", "It is 10 AM."),
      ("It is $300, 20 percent off.", "It is 300 dollars, 20 percent off."),
      ("It is £20 (two people), here.", "It is 20 pounds (two people), here."),
+     ("Call 911 or 112, call 110 people", "Call 9 1 1 or 1 1 2, call one hundred ten people"),
+     ("worth $3.5T", "worth $3.5 trillion"),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
 def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:

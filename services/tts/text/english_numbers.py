@@ -56,6 +56,9 @@ _COUNTED = (
     "downloads|copies|dollars|euros|pounds|yuan|parameters|tokens|words|rows|records|requests|"
     "messages|residents|inhabitants|jobs|homes|households|years|times|barrels|tons|tonnes|units"
 )
+# Numbers for help: "Call 911 or 112".
+_HELP = r"(?:911|999|112|111|110|119|988)\b(?![.,:/-]\d|%|\s(?:people|times|of)\b)"
+_CALL = r"(?:[Cc]all|[Dd]ial|[Rr]ing|[Pp]hone|[Tt]ext)(?:s|l?ed|l?ing)?"
 
 
 def _commas(match: re.Match[str]) -> str:
@@ -111,6 +114,10 @@ def _closed(match: re.Match[str]) -> str:
     return re.sub(r"[ .]", "", match.group())
 
 
+def _digits(match: re.Match[str]) -> str:
+    return re.sub(r"\d+", lambda found: " ".join(found.group()), match.group())
+
+
 def _spelled(match: re.Match[str]) -> str:
     return " ".join(match.group())
 
@@ -127,6 +134,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\d-])(\d\d)-(\d\d)-(\d{4})(?![\d-])", r"\1/\2/\3"),
     (r"(?<![\w.])(?:\+\d|\(?0\d|1-\d{3}-|\(\d{3}\)\s?\d{3})[\d\s()/-]*\d(?!\w)", _telephone),
     (r"(?<![\d.,])\d{1,3}(?:(?: \d{3})* 000(?!\d)|(?: \d{3})+(?=,\d\d(?!\d)))", _closed),
+    (rf"\b{_CALL} {_HELP}(?:,? (?:or|and) {_HELP})?", _digits),
     (r"(?<![\w.,:/'-])0\d{2,}(?![\w:/-]|[.,]\d)", _spelled),
     # Commas within numbers, and amounts of money.
     (r"\((-?\d+),(-?\d+)\)", r"(\1, \2)"),
@@ -138,6 +146,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (rf"(?<![\w.])({_N})B(?=\+?\s(?:{_COUNTED})\b)", r"\1 billion"),
     (r"(?<=\d)\s?bn\b", " billion"),
     (r"(?<=\d)\s?tn\b", " trillion"),
+    (rf"([$€£¥]{_N})T\b", r"\1 trillion"),
     (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),
     (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
