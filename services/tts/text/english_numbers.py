@@ -175,6 +175,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)AM\b", "am"),
     (r"(?<=\d)am\b(?=[^.]*\w)", " a.m."),
     # Signs.
+    (r"^\W*<(?==?\s?\d)", "less than "),
+    (r"^\W*>(?==?\s?\d)", "greater than "),
     (r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
     # Fractions and shares.

@@ -170,6 +170,8 @@ _NUMBERED = (
     "|^号码?"  # behind a Latin word: "QQ号"
 )
 _NUMBERS = "热线|房间|号房|室"
+# No time of day, so that a sign behind it is no range: "熔点-38.83℃".
+_POINT = "[沸熔冰露闪燃凝固零焦低高起终](?=点)"
 _SEASON = "财年|学年|赛季"
 _OUTCOME = "的?比分|[获战取大完险]胜|击败|领先|落后|战平|逆转|负于|不敌|淘汰"
 
@@ -305,7 +307,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
             rf"(?:{_NUMBERED})[是为：:\s]{{0,3}}\d{{3,}}(?:[、或和/]\d{{3,}})*"
-            rf"(?![\d.,]|\s*[{_MEASURES}])|打1(?:1[09]|2[02])(?![\d{_MEASURES}])"
+            rf"(?![\d.,]|\s*[{_MEASURES}])|(?:打|报警|急救|火警)1(?:1[09]|2[02])(?![\d{_MEASURES}])"
             rf"|(?<!\d)\d{{3,5}}(?={_NUMBERS})"
         ),
         _numbers,
@@ -329,7 +331,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"(?<=[(（])(\d{{4}}){_TO}(\d{{4}})(?=[)）])"), _lifetime),
     (
         re.compile(
-            rf"([{_MEASURES}月日号章节页集季℃℉]|°[CF]|\d(?=\D+前)){_TO}"
+            rf"((?<!{_POINT})[{_MEASURES}月日号章节页集季℃℉]|°[CF]|\d(?=\D+前)){_TO}"
             r"(?=[第\d一二三四五六七八九]|(?:公元)?前\d)"
         ),
         _to,
@@ -375,8 +377,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _unit,
     ),
     (
-        re.compile(rf"(?<=[万亿])({UNIT})(?![A-Za-z²³])"),
-        lambda match: UNITS[match.group()],
+        re.compile(rf"(?:(?<=[万亿])|(?<=次方)\s*)({UNIT})(?![A-Za-z²³])"),
+        lambda match: UNITS[match.group(1)],
     ),
     (re.compile(rf"{_MINUS}(?=\d)(?![\d.]*\s*[月日号点年/])"), _written("负")),
     (re.compile(rf"(?<![\d.第负])(?!0\d)({_N})\s*([{_MEASURES}])(?!之)"), _counted),

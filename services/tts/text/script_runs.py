@@ -19,7 +19,7 @@ _TAG = re.compile(
 ENTITY = re.compile(r"&(?:#\d{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,9});")
 """As HTML writes what it could not say otherwise; not all that look so are one."""
 _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
-_LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+\s*|[-*+•·–]\s+)+")
+_LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+(?![\d=])\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
 _SPAN = re.compile(r"(?<=[\w%‰℃℉°])\s*[~～〜]\s*(?=[-−$€£¥￥]?\d|周|星期)")
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
@@ -48,7 +48,7 @@ _FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
 # Units that are one character: "100㎡".
 _FULL_WIDTH |= {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "㎎㎏㎜㎝㎞㎖㎾㎐㎒㎓"}
 _FULL_WIDTH |= {ord("㎡"): "m²", ord("㎢"): "km²", ord("㎥"): "m³"}
-_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠√₹₩")
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠<>√₹₩")
 
 
 def clean(text: str) -> str:
