@@ -450,5 +450,10 @@ async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     listed = await command("avatar", "list", *there)
     assert "ann" in listed and "yours" in listed
     assert all(told in listed for told in ("[contract", "[/ann.pdf]]", "2147483641"))
+    head = tmp_path / "cleo"
+    head.mkdir()
+    (head / "head.toml").write_text("")
+    os.utime(head / "head.toml", (1, 1))  # as in what is built so that it can be built again
+    assert "Avatar cleo is ready" in await command("avatar", "add", str(head), *there)
     await command("avatar", "delete", "ann", *there)
     assert "ann" not in (await command("avatar", "list", *there)).split()

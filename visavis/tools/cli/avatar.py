@@ -136,7 +136,8 @@ def add(
 
 def _zipped(folder: Path) -> bytes:
     packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
+    # Files of a build that can be repeated are dated 1970, which a zip cannot say.
+    with zipfile.ZipFile(packed, "w", strict_timestamps=False) as archive:
         for file in sorted(folder.iterdir()):
             if file.is_file():
                 archive.write(file, file.name)
