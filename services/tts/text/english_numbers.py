@@ -41,7 +41,7 @@ _CHARACTERS = {
     **dict(zip("，。：；！？（）", ",.:;!?()", strict=True)),
     "⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
     "≥": " greater than or equal to ", "≤": " less than or equal to ", "≠": " not equal to ",
-    "≈": " approximately ", "√": " square root of ", "∞": " infinity ",
+    "≈": " approximately ", "√": " square root of ", "‰": " per mille", "∞": " infinity ",
 }  # fmt: skip
 _TRANSLATED = str.maketrans(_CHARACTERS)
 _ENDINGS = (

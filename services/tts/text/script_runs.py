@@ -48,6 +48,20 @@ _FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
 # Units that are one character: "100㎡".
 _FULL_WIDTH |= {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "㎎㎏㎜㎝㎞㎖㎾㎐㎒㎓"}
 _FULL_WIDTH |= {ord("㎡"): "m²", ord("㎢"): "km²", ord("㎥"): "m³"}
+_GREEK = dict(
+    zip(
+        "αβγδεζηθικλμνξοπρσςτυφχψω",
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho "
+        "sigma sigma tau upsilon phi chi psi omega".split(),
+        strict=True,
+    )
+)
+_GREEK |= {letter.upper(): name for letter, name in _GREEK.items()} | {"∆": "delta"}
+_MICRO = re.compile(r"(?<=\d)(\s?)μ(?=[mgsLFAVW](?![A-Za-z]))")
+# One that stands for something, no Greek: not Δη, nor the ohms of "20 kΩ".
+_GREEK_LETTER = re.compile(
+    rf"(?<![Ͱ-Ͽ])(?!(?<=\d)Ω|(?<=\d[ kM])Ω|(?<=\d [kM])Ω)[{''.join(_GREEK)}](?![Ͱ-Ͽ])"
+)
 _OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠<>√₹₩")
 
 
@@ -60,6 +74,7 @@ def clean(text: str) -> str:
     text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
     text = _COLON.sub(":", _TIMES.sub(" × ", _FORMULA.sub(r"\1", text)))
+    text = _GREEK_LETTER.sub(_greek, _MICRO.sub(r"\1µ", text))
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
     text = _NO_POWER.sub(" ", _TWO_STARS.sub("^", _ARROW.sub("→", text)))
     text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
@@ -69,6 +84,13 @@ def clean(text: str) -> str:
     text = "".join(char if _is_speech(char) else _gap(char) for char in text)
     text = _strip_head(_BLANKS.sub(" ", text).strip())
     return text if any(char.isalnum() for char in text) else ""
+
+
+def _greek(match: re.Match[str]) -> str:
+    """Its name, apart from a Latin letter or a number beside it."""
+    before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
+    parted = [char.isalnum() and not is_han(char) for char in (before, after)]
+    return f"{' ' * parted[0]}{_GREEK[match.group()]}{' ' * parted[1]}"
 
 
 def _is_speech(char: str) -> bool:
@@ -96,6 +118,7 @@ UNITS = {
     "km/h": "公里每小时", "m/s": "米每秒", "km": "公里", "kg": "公斤", "cm": "厘米", "mm": "毫米",
     "km²": "平方公里", "m²": "平方米", "m³": "立方米", "mg": "毫克", "ml": "毫升", "mL": "毫升",
     "kWh": "千瓦时", "mAh": "毫安时", "V": "伏", "W": "瓦",
+    "µm": "微米", "µg": "微克", "µs": "微秒", "nm": "纳米", "Ω": "欧姆", "kΩ": "千欧",
     "GB": "吉字节", "MB": "兆字节", "KB": "千字节",
     "TB": "太字节", "kW": "千瓦", "GHz": "吉赫兹", "MHz": "兆赫兹", "Hz": "赫兹", "m": "米",
     "g": "克", "L": "升", "℃": "摄氏度", "°C": "摄氏度", "℉": "华氏度", "°F": "华氏度", "°": "度",
