@@ -55,7 +55,9 @@ async def test_the_whole_voice_comes_at_the_rate_that_is_asked_for() -> None:
 async def test_words_are_timed_where_that_is_wanted() -> None:
     wanted = {"voice_name": "visavis.heart", "enable_word_time_offsets": True}
     async with serving() as (stub, _):
-        words = (await stub.Synthesize(request("Hello there. Bye.", **wanted))).meta.words
+        words = (
+            await stub.Synthesize(request("[happy] Hello there. [sad] Bye.", **wanted))
+        ).meta.words
     assert [word.word for word in words] == ["Hello", "there.", "Bye."]
     times = [time for word in words for time in (word.start_time, word.end_time)]
     assert times == sorted(times) and times[1] == pytest.approx(1000 * WORD_S, abs=30)

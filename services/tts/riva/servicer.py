@@ -18,6 +18,7 @@ from services.tts.text.script_runs import is_han
 from services.tts.voices.base import VoiceInfo
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.serving.lease import CallLimit, hearing_out
+from visavis.styles import CaptionText
 from visavis.v1 import riva_pb2, riva_tts_pb2_grpc
 from visavis.v1 import riva_tts_pb2 as pb
 from visavis.voice_bytes import OPUS_BIT_RATE, OPUS_RATE_HZ, Compressed, Encoder, Samples
@@ -141,10 +142,12 @@ class _Words:
     _pieces: list[str] = field(default_factory=list)
 
     async def reading(self, texts: AsyncIterator[str]) -> AsyncIterator[str]:
-        """The texts, which are remembered."""
+        """The texts, of which what is said is remembered: tags of styles are not."""
+        said = CaptionText()
         async for text in texts:
-            self._pieces.append(text)
+            self._pieces.append(said.feed(text))
             yield text
+        self._pieces.append(said.feed("", last=True))
 
     def ended(self, marks: Sequence[TextMark]) -> list[pb.WordTiming]:
         """The words whose ends are marked, each beginning where the one before ended."""
