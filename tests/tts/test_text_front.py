@@ -234,12 +234,27 @@ def test_what_is_compared_is_no_tag() -> None:
      ("It is £20 (two people), here.", "It is 20 pounds (two people), here."),
      ("Call 911 or 112, call 110 people", "Call 9 1 1 or 1 1 2, call one hundred ten people"),
      ("<10 ms", "less than 10 ms"), (">5 GB", "greater than 5 GB"), ("> A quote", "A quote"),
+     ("50-50, Ctrl+C, 2 yrs", "50 50, Control+C, 2 years"),
      ("worth $3.5T", "worth $3.5 trillion"),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
 def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:
     letters = EnglishLetters()
     assert letters.parts(clean(written), 500) == letters.parts(same, 500)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("Queen Victoria", "kwˈin vɪktˈɔɹiə,"),
+        ("Type C", "tˈIp sˈi,"),
+        ("Gen Z", "ʤˈɛn zˈi,"),
+        ("Louis XIV", "lˈui ðə fˌɔɹtˈinθ,"),
+        ("Gen. Lee", "ʤˈɛnəɹəl lˈi,"),
+    ],
+)
+def test_names_are_no_roman_numerals_and_generations_no_generals(written: str, said: str) -> None:
+    assert EnglishLetters().parts(written, 99) == [said]
 
 
 def test_a_letter_that_stands_alone_is_no_article() -> None:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable
 from typing import TypeAlias
 
+from hibari.g2p.normalize import ROMAN_CARDINAL, ROMAN_NUMERAL, ROMAN_ORDINAL
+
 _Say: TypeAlias = str | Callable[[re.Match[str]], str]
 
 _N = r"\d[\d,]*(?:\.\d+)?"
@@ -59,6 +61,15 @@ _COUNTED = (
 # Numbers for help: "Call 911 or 112".
 _HELP = r"(?:911|999|112|111|110|119|988)\b(?![.,:/-]\d|%|\s(?:people|times|of)\b)"
 _CALL = r"(?:[Cc]all|[Dd]ial|[Rr]ing|[Pp]hone|[Tt]ext)(?:s|l?ed|l?ing)?"
+# A name or a letter is no Roman numeral, and a generation no general, as the dictionary takes them:
+# "Queen Victoria" would be "Queen the zeroth Victoria", "Type C" "Type 100", "Gen Z" "General Z".
+_TAKEN_WRONG = (
+    rf"\b(?:{'|'.join((*ROMAN_CARDINAL, *ROMAN_ORDINAL))})"
+    rf"(?=\s[IVXLCM])(?!\s(?![CL]\b){ROMAN_NUMERAL}(?![A-Za-z]))"
+    r"|\bGen(?=\s(?:[XYZ]|Alpha|Beta|AI)\b)"
+)
+_JOINER = "\u2060"
+"""Parts two words for the dictionary, and is not said."""
 
 
 def _commas(match: re.Match[str]) -> str:
@@ -150,7 +161,10 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (rf"([$€£¥]{_N}{_SCALE}){_TO}(?=[$€£¥]\d)", r"\1 to "),
     (rf"([$€£¥])({_N}){_TO}(?=\d)", r"\2 to \1"),
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
+    (_TAKEN_WRONG, rf"\g<0>{_JOINER}"),
     (r"\bApprox\.", "Approximately"),
+    (r"\bCtrl\b", "Control"),
+    (r"(?<=\d)\s?yrs\b", " years"),
     # A word where nothing is counted by it: "She said no.", "The Earth orbits the Sun."
     (
         r"\b(no)\.(?!\s?\d)|\b(fig)\.(?!\s?(?:\d|[A-Z]\b))|(?<=\b[Tt]he )(Sun)\.",
@@ -181,7 +195,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
     # Fractions and shares.
     (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
-    (r"(?<![\w./])(24)/(7)(?![\w/])|(?<![\w./])(50)/(50)(?![\w/])", r"\1\3 \2\4"),
+    (r"(?<![\w./])(24)/(7)(?![\w/])|(?<![\w./-])(50)[/-](50)(?![\w/-])", r"\1\3 \2\4"),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)/(?=[a-z]{3,})", " per "),
@@ -211,7 +225,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # The dictionary takes a point behind a number for a part of it.
     (r"(?<=[\d½¼¾])\.(?=[\s\"'”’)\]]|$)", " ."),
 )  # fmt: skip
-_PLAIN = re.compile(r"[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?")
+_PLAIN = re.compile(rf"(?!.*{_TAKEN_WRONG})[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?")
 _COMPILED = tuple((re.compile(pattern), say) for pattern, say in _RULES)
 
 
