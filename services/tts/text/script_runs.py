@@ -62,6 +62,10 @@ _MICRO = re.compile(r"(?<=\d)(\s?)μ(?=[mgsLFAVW](?![A-Za-z]))")
 _GREEK_LETTER = re.compile(
     rf"(?<![Ͱ-Ͽ])(?!(?<=\d)Ω|(?<=\d[ kM])Ω|(?<=\d [kM])Ω)[{''.join(_GREEK)}](?![Ͱ-Ͽ])"
 )
+# Numbers that are one character: of chapters and phases, and of items: "Ⅲ期", "①打开②关上".
+_FULL_WIDTH |= {0x2160 + at: str(at + 1) for at in range(12)}
+_FULL_WIDTH |= {0x2170 + at: str(at + 1) for at in range(12)}
+_FULL_WIDTH |= {0x2460 + at: f" {at + 1}, " for at in range(20)}
 _OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠<>√₹₩")
 
 
