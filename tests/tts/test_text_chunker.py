@@ -63,6 +63,7 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("See www.a.com. Then go.", ["See www.a.com.", "Then go."]),
         ('He said "no." Then', ['He said "no."', "Then"]),
         ("It orbits the Sun. It sat. Go.", ["It orbits the Sun.", "It sat.", "Go."]),
+        ("At 12 Elm St. He is in St. Louis.", ["At 12 Elm St.", "He is in St. Louis."]),
         ("1. Apples are red.", ["1. Apples are red."]),
         ("Really?! Yes.", ["Really?", "! Yes."]),
         ("今天是2026年11月28日星期六。", ["今天是2026年11月28日", "星期六。"]),

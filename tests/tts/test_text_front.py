@@ -223,6 +223,7 @@ def test_what_is_compared_is_no_tag() -> None:
      ("It is 2/3.", "It is 2/3 ."), ("1½", "1 and ½"), ("3.5/5", "3.5 out of 5"),
      ("1.6:1", "1.6 to 1"), ("every 4-6h", "every 4 to 6h"),
      ("₹500", "500 rupees"), ("ca. 1850", "circa 1850"), ("£425/yr", "£425 per year"),
+     ("$1.99/lb", "$1.99 per pound"),
      ("5 million km", "5 million kilometers"), ("2 tsp. salt", "2 teaspoons salt"),
      ("100s of people", "hundreds of people"),
      ("$5/month", "$5 per month"), ("Python 3.10", "Python 3 point 1 0"),

@@ -105,6 +105,8 @@ def point_at_end(text: str) -> Point:
     lowered = word.lower()
     if lowered in _DAYS_AND_WORDS and (word == lowered or "".join(before[-1:]).lower() == "the"):
         return Point.SENTENCE
+    if lowered == "st." and any(map(str.isdigit, before[-3:-1])):
+        return Point.EITHER  # "12 Elm St.", no saint
     if lowered in _TITLES or (len(word) == 2 and word[0].isupper()):
         return Point.ABBREVIATION
     if text.strip(" \t*_#").rstrip(".").isdigit():

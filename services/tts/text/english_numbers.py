@@ -38,6 +38,7 @@ _UNITS = {
 _SHORT = {
     "yr": "year", "mo": "month", "wk": "week", "hr": "hour", "km²": "square kilometers",
     "km": "kilometers", "kg": "kilograms", "tsp": "teaspoon", "tbsp": "tablespoon",
+    "lb": "pound", "oz": "ounce", "gal": "gallon",
 }  # fmt: skip
 _CHARACTERS = {
     **dict(zip("，。：；！？（）", ",.:;!?()", strict=True)),
@@ -199,7 +200,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)/(?=[a-z]{3,})", " per "),
-    (r"(?<=\d)/(yr|mo|wk|hr)\b", lambda match: f" per {_SHORT[match.group(1)]}"),
+    (r"(?<=\d)/(yr|mo|wk|hr|lb|oz|gal)\b", lambda match: f" per {_SHORT[match.group(1)]}"),
     # Lengths and other units.
     (
         r"\b(thousand|million|billion|trillion) (km²|km|kg)(?![\w/])",
