@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from playwright.async_api import Page
 
 from tests.browser.stub_gateway import StubGateway
@@ -25,6 +28,27 @@ async def join(page: Page, stub: StubGateway, session: str) -> None:
     await open_page(page, stub, f"?session={session}&transport=websocket")
     await page.click("#start-talk")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+
+
+@asynccontextmanager
+async def reconnecting(page: Page) -> AsyncIterator[None]:
+    """What is done within has the page say to its visitor that it reconnects. It may do so within
+    half a second, in which a busy machine may not look: so the page itself notes what it says."""
+    await page.evaluate(NOTES_RECONNECTING)
+    yield
+    await page.wait_for_function("window.said !== ''")
+    assert "reconnecting" in await page.evaluate("window.said")
+
+
+NOTES_RECONNECTING = """() => {
+  const { body } = document;
+  window.said = "";
+  new MutationObserver((_, observer) => {
+    if (body.dataset.connection !== "reconnecting") return;
+    observer.disconnect();
+    window.said = document.querySelector("#state").textContent;
+  }).observe(body, { attributeFilter: ["data-connection"] });
+}"""
 
 
 async def body(page: Page, name: str) -> str | None:

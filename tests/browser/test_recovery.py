@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.driving import join, moves, open_page, start
+from tests.browser.driving import join, moves, open_page, reconnecting, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -17,8 +17,8 @@ async def test_reconnects_to_the_same_session(
     page: Page, stub: StubGateway, transport: str
 ) -> None:
     await start(page, stub, f"?transport={transport}")
-    stub.drop()
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        stub.drop()
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
     assert await moves(page, stub)
@@ -26,8 +26,8 @@ async def test_reconnects_to_the_same_session(
 
 async def test_media_that_are_lost_alone_come_back(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
-    stub.drop("media")
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        stub.drop("media")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
 
@@ -52,8 +52,8 @@ async def test_makes_a_new_session_after_a_restart_of_the_gateway(
     page: Page, stub: StubGateway
 ) -> None:
     await start(page, stub)
-    stub.drop(forget=True)
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        stub.drop(forget=True)
     await page.wait_for_selector("body[data-connection=live]")
     assert [s["welcome"] for s in stub.seen.sessions] == [True, False], "nobody is greeted twice"
 
@@ -61,8 +61,8 @@ async def test_makes_a_new_session_after_a_restart_of_the_gateway(
 async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway) -> None:
     await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
     await page.wait_for_selector("body[data-microphone=on]")
-    stub.drop()
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        stub.drop()
     await page.wait_for_selector("body[data-connection=live]")
     before = len(stub.seen.pcm)
     await stub.until(lambda seen: len(seen.pcm) > before + 6400)
@@ -80,8 +80,8 @@ async def test_a_microphone_that_cannot_be_opened_again_holds_up_no_reconnect(
     await page.click("#settings-open")
     await page.check("input[value=push]", force=True)
     await expect(page.locator(".toast[role=alert]")).to_contain_text("in use")
-    stub.drop()
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        stub.drop()
     await page.wait_for_selector("body[data-connection=live]")
 
 
@@ -90,9 +90,8 @@ async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
 ) -> None:
     await start(page, stub)
     stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
-    stub.drop(forget=True)
-    await page.wait_for_selector("body[data-connection=reconnecting]")
-    await expect(page.locator("#state")).to_contain_text("reconnecting")
+    async with reconnecting(page):
+        stub.drop(forget=True)
     await page.wait_for_selector("body[data-connection=live]")
     stub.push({"type": "answer", "turn": 1, "text": "After.", "final": True})
     lines = page.locator(".line")
@@ -190,8 +189,8 @@ async def test_a_long_conversation_forgets_its_first_lines_for_good(
 async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.script.deaf = True
-    await page.evaluate("dispatchEvent(new Event('online'))")  # a laptop is opened
-    await page.wait_for_selector("body[data-connection=reconnecting]")
+    async with reconnecting(page):
+        await page.evaluate("dispatchEvent(new Event('online'))")  # a laptop is opened
     stub.script.deaf = False
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
