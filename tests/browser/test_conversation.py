@@ -133,7 +133,7 @@ async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
     speaking = np.isin(around, tape.shown_between(begin_s, end_s))
     for rest in (
         tape.shown_between(0, begin_s - 0.5, every=4),
-        tape.shown_between(end_s + 0.5, np.inf, every=4),
+        tape.shown_between(end_s + 1, np.inf, every=4),
     ):
         points = gauge.points(tape.pictures[index] for index in rest)
         assert np.std(opening[speaking]) > 3 * np.std(openings(points))
