@@ -21,6 +21,7 @@ from tests.face.serving import (
     voice_requests,
 )
 from tests.face.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
+from visavis.serving import lease
 from visavis.v1 import face_pb2, media_pb2
 from visavis.wire.media import MelChunk, Place
 
@@ -145,8 +146,9 @@ async def test_animate_is_repeatable_and_can_start_later() -> None:
     ],
 )
 async def test_animate_says_what_is_wrong(
-    requests: list[Any], code: grpc.StatusCode, words: str
+    requests: list[Any], code: grpc.StatusCode, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lease, "_HEAR_OUT_S", 20.0)  # all that is sent, on a busy machine too
     async with serving() as stub:
         call = stub.Animate(iter(requests))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
