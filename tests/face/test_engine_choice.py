@@ -150,6 +150,7 @@ async def test_attached_it_speaks_is_interrupted_and_speaks_again(bus: Bus, tmp_
         assert (await call.read()).turn_started.turn == 1
         await bus.publish(Kind.TURN, TurnChunk(Place("lips", 2, 0, 0), "interrupt"))
         await speak(2, last=True)
-        spoken = [chunk for chunk in await play(bus, video) if chunk.place.turn == 2]
-    assert [chunk.place.pts for chunk in spoken] == list(range(25))
+        spoken = [c.place.pts for c in await play(bus, video) if c.place.turn == 2]
+    # A busy machine leaves out what would come late.
+    assert spoken == sorted({*spoken}) and spoken[-1] == 24
     assert max(network.batches) > 1
