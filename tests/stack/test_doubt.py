@@ -17,8 +17,8 @@ from tests.stack.conftest import Ears, likeness
 from tests.stack.test_conversation import answer_of, until_turn
 from visavis.client import MIC_RATE_HZ, GatewayClient, GatewaySession
 from visavis.tools.bench.visitor.clips import read_mono
-from visavis.wire.bus import Bus
-from visavis.wire.media import Chunk, Place, TranscriptChunk, TranscriptEvent
+from visavis.wire.bus import Bus, Subscription
+from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
 from visavis.wire.permissions import User
 from visavis.wire.subjects import Kind
 
@@ -39,13 +39,18 @@ class Hearsay:
         chunk = TranscriptChunk(place, event, utterance, text, end_of_turn_probability=0.9)
         await self._bus.publish(Kind.TRANSCRIPT, chunk)
 
-    async def first(self, kind: Kind, turn: int) -> Chunk:
-        """The first chunk of a kind and turn that goes over the bus from now on."""
-        async with self._spy.subscribe(self._session, kind) as chunks, asyncio.timeout(20):
-            async for chunk in chunks:
-                if chunk.place.turn == turn:
-                    return chunk
-        raise AssertionError("the bus was closed")
+    def overhear(self, kind: Kind) -> Subscription:
+        """What goes over the bus from when it is entered."""
+        return self._spy.subscribe(self._session, kind)
+
+
+async def first(chunks: Subscription, turn: int) -> None:
+    """Returns once a chunk of the turn has come."""
+    async with asyncio.timeout(20):
+        async for chunk in chunks:
+            if chunk.place.turn == turn:
+                return
+    raise AssertionError("the bus was closed")
 
 
 @pytest.fixture
@@ -77,11 +82,10 @@ async def test_an_answer_that_was_prepared_for_nothing_leaves_no_trace(
 ) -> None:
     async with gateway.session(language="en") as session:
         visitor = Hearsay(bus, spy, session.id)
-        voice = asyncio.create_task(visitor.first(Kind.VOICE, 1))
-        await asyncio.sleep(0.2)  # it listens
-        await visitor.tell(E.SPEECH_STARTED)
-        await visitor.tell(E.PAUSED, "Tell me a long story about a dragon")
-        await voice  # the answer is being spoken, to nobody
+        async with visitor.overhear(Kind.VOICE) as voice:
+            await visitor.tell(E.SPEECH_STARTED)
+            await visitor.tell(E.PAUSED, "Tell me a long story about a dragon")
+            await first(voice, 1)  # the answer is being spoken, to nobody
         await visitor.tell(E.PARTIAL, "Tell me a long story about a dragon no")
         await visitor.tell(E.FINAL, "Tell me a long story about a dragon no what is two plus two?")
         events = await until_turn(session, "finished")
@@ -104,7 +108,8 @@ async def test_a_listener_s_word_holds_the_answer_up_and_takes_nothing_from_it(
         await session.record_turn()
         turn = await session.ask("Why is the sky blue?")
         events = await until_turn(session, "speaking")
-        await visitor.first(Kind.CLOCK, turn)
+        async with visitor.overhear(Kind.CLOCK) as clock:
+            await first(clock, turn)
         await visitor.tell(E.SPEECH_STARTED)
         events += await until_state(session, "listening")
         await asyncio.sleep(0.3)  # the face rests
