@@ -21,6 +21,7 @@ from gateway.faces.destinations import Destination, destination
 from gateway.faces.poses import REST, Pose, pose_of
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.doubles import Doubles
 from tests.gateway.media import JAW_OPEN
 from visavis.arkit import APPLE_NAMES, ARKIT_NAMES
 from visavis.client import GatewayClient, GatewayError
@@ -233,7 +234,9 @@ async def test_a_sessions_face_goes_where_the_operator_has_said(
     assert listed[0]["session"] == ""
 
 
-async def test_a_head_in_the_browser_gets_sound_and_poses_together(client: GatewayClient) -> None:
+async def test_a_head_in_the_browser_gets_sound_and_poses_together(
+    client: GatewayClient, doubles: Doubles
+) -> None:
     made = (await client.call("POST", "/v1/sessions", json={"drawn_by": "client"})).json()
     path = f"/v1/sessions/{made['id']}"
     with pytest.raises(websockets.InvalidStatus):
@@ -243,6 +246,7 @@ async def test_a_head_in_the_browser_gets_sound_and_poses_together(client: Gatew
         await client.call("POST", f"{path}/text", json={"text": "How are you?"})
         while not told or told[-1]["type"] != "end":
             told.append(json.loads(await face.recv()))
+        doubles.script.voice_s = 5.0
         await client.call("POST", f"{path}/text", json={"text": "And you?"})
         second = [json.loads(await face.recv()) for _ in range(2)]
         await client.call("POST", f"{path}/interrupt")

@@ -60,9 +60,12 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
         await next_of(socket, "answer")
         socket.transport.abort()
     await until(lambda: doubles.leases() == 0)
-    await new_session(http)
+    newcomer = await new_session(http)
     doubles.script.voice_s = 0.2
-    async with client.connect(f"/v1/sessions/{sessions[0]}/events") as socket:
+    async with (
+        client.connect(f"/v1/sessions/{newcomer}/events"),
+        client.connect(f"/v1/sessions/{sessions[0]}/events") as socket,
+    ):
         await until(lambda: doubles.leases() == 8)
         turn = await say(http, sessions[0], "What is my name?")
         assert turn > last[0]
@@ -113,8 +116,9 @@ async def test_a_return_without_a_free_slot_is_told(
         assert int(refusal.value.response.headers["Retry-After"]) > 0
         async with client.connect(f"{path}/events") as socket:
             assert (await next_of(socket, "error"))["code"] == "at_capacity"
+            before = doubles.seen.attached["face"]
             await http.delete(f"/v1/sessions/{other}")
-            await until(lambda: doubles.seen.attached["face"] == 3)
+            await until(lambda: doubles.seen.attached["face"] > before)
             await say(http, session, "Hi.")
             await next_of(socket, "answer")
 

@@ -99,7 +99,7 @@ async def test_the_recogniser_is_told_which_utterances_were_the_visitor_s_own(
         await visitor.does(TranscriptEvent.SPEECH_STARTED)
         await visitor.does(TranscriptEvent.FINAL, "Tell me.")
         await collect(session, "speaking")
-        assert told() == [1]
+        await until(lambda: told() == [1])
         for words in ("Mm-hm.", "Stop."):
             visitor.utterance += 1
             await visitor.does(TranscriptEvent.SPEECH_STARTED)

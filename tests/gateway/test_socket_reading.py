@@ -14,6 +14,7 @@ import websockets
 
 from gateway.edge.server import server_config
 from gateway.settings import GatewaySettings
+from tests.gateway.conftest import until
 
 PACKET = bytes(640)
 """20 ms of a microphone."""
@@ -46,8 +47,7 @@ async def socket_to(app: Taker) -> AsyncIterator[websockets.ClientConnection]:
     config.host, config.port, config.lifespan = "127.0.0.1", 0, "off"
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve())
-    while not server.started:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: server.started)
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         async with websockets.connect(f"ws://127.0.0.1:{port}/", compression=None) as client:
@@ -68,10 +68,10 @@ async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
     app = Taker()
     app.may.set()
     async with socket_to(app) as client:
-        for _ in range(20):
+        for count in range(1, 21):
             await client.send(PACKET)
-            await asyncio.sleep(0.005)
-        assert app.taken == [PACKET] * 20
+            await until(lambda count=count: len(app.taken) == count)
+    assert app.taken == [PACKET] * 20
     assert stops == []
 
 
@@ -90,7 +90,5 @@ async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(size: in
         assert not sending.done(), "16 MB were taken in, though nobody wants them"
         app.may.set()
         await sending
-        async with asyncio.timeout(30):
-            while len(app.taken) < len(sent):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: len(app.taken) == len(sent))
     assert app.taken == sent

@@ -18,7 +18,7 @@ import pytest
 import pytest_asyncio
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 
-from gateway.playout.pacing import RATE_HZ
+from gateway.playout.pacing import RATE_HZ, TICK_S
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.test_webrtc import Tone
 from visavis.client import GatewayClient
@@ -193,9 +193,10 @@ async def test_a_phone_plays_hls_and_shows_no_header(
         raise AssertionError("the stream has ended")
 
     times, samples = await asyncio.to_thread(play)
-    between = sorted(later - earlier for earlier, later in pairwise(times))
-    assert between[0] > 0, "in the order in which they are shown"
-    assert between[len(between) // 2] == pytest.approx(1 / 25, abs=0.002), "a busy face misses some"
+    between = [later - earlier for earlier, later in pairwise(times)]
+    assert min(between) > 0, "in the order in which they are shown"
+    ticks = np.array(between) / TICK_S
+    assert ticks == pytest.approx(ticks.round(), abs=0.01), "as they left; a busy face misses some"
     # Of the last segment, of a second, sound may not be read yet.
     assert samples / RATE_HZ == pytest.approx(times[-1] - times[0], abs=1.0)
     assert session.outlets.live.hls.running and session.audience.attending

@@ -90,6 +90,7 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
 ) -> None:
     doubles.script.answer = "I am fine, Anna."
     asked = MetricGrowth("gateway_room_answer_age_seconds_count")
+    await command(http, path, type="pause")  # until both are here
     await live.send(json.dumps({"type": "comments", "comments": [sent("Anna", "How are you?")]}))
     assert (await told(live, "taken"))["taken"] == [{"id": ""}]
     more = [sent("Ben_99", "Cleo, what time is it?", id="b", platform="twitch")]
@@ -98,6 +99,7 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
         {"id": "b", "outcome": None},
         {"id": "b", "outcome": "repeated"},
     ]
+    await command(http, path, type="resume")
     first = await told(live, "answered")
     assert (first["platform"], first["id"]) == ("twitch", "b"), "the avatar is called by its name"
     second = await told(live, "answered")
