@@ -211,10 +211,9 @@ class Handover:
         log.info("session %s goes on here", record.id)
         if record.attached:
             session.stages.admit()
-            try:
-                await session.wake()
-            except VisavisError as error:
-                log.warning("session %s: %s", record.id, error)  # it is tried again by itself
+            # On the side: who waits too long for our answer keeps the session, too. Where it fails,
+            # it is tried again by itself.
+            self._background.run(session.wake())
 
 
 def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:

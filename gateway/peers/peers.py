@@ -41,7 +41,7 @@ ASK_S = 1.0
 GLANCE_S = 0.3
 """So long nobody who makes a session waits for a gateway that may have room."""
 TAKE_S = 8.0
-"""Longest wait for a peer to take a session, stages and all."""
+"""Longest wait for a peer to take a session."""
 _USED_BY = "used by "
 """Before an app's name: how much of us it has, is asked. No session's id has a blank."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gateway.peers import handover
+from gateway.peers import handover, peers
 from gateway.peers.peers import Peer
 from gateway.settings import GatewaySettings
 from gateway.waiting.entrance import Entrance
@@ -322,6 +322,22 @@ async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
     [name] = await made
     await left
     assert gateway.inside.sessions.has(name)
+
+
+async def test_a_session_whose_stages_take_long_at_the_peer_is_there_alone(
+    gateway: RunningGateway,
+    leaving: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(peers, "TAKE_S", 1.0)
+    [name] = await made_in(leaving, 1)
+    doubles.script.may_attach.clear()
+    await drain(leaving, 3.0)
+    assert not leaving.inside.sessions.all()
+    session = gateway.inside.sessions.get(name)
+    doubles.script.may_attach.set()
+    await until(lambda: session.stages.attached and doubles.leases() == 4)
 
 
 async def test_a_request_without_a_session_is_waited_for(
