@@ -115,6 +115,7 @@ class LearnedAnswers:
     def __init__(self, limits: LearnedLimits) -> None:
         self.evictions = self.expirations = 0
         self.text_bytes = 0
+        self._forgotten_s = 0.0
         self._limits = limits
         self._answers: OrderedDict[tuple[str, str, str], LearnedAnswer] = OrderedDict()
 
@@ -145,8 +146,9 @@ class LearnedAnswers:
         self._make_room(now_s)
         return list(self._answers.values())
 
-    def forget(self) -> int:
-        """How many there were."""
+    def forget(self, learned_by_s: float = 0.0) -> int:
+        """How many there were. What was learned by that time is not taken up again either."""
+        self._forgotten_s = learned_by_s
         count, self.text_bytes = len(self._answers), 0
         self._answers.clear()
         return count
@@ -165,6 +167,8 @@ class LearnedAnswers:
         if kept.version != _VERSION:
             raise ValueError("it is of another version")
         for learned in kept.answers:
+            if learned.learned_at_s <= self._forgotten_s:
+                continue
             known = self._answers.get(learned.key)
             if known is None or known.learned_at_s < learned.learned_at_s:
                 self._put(learned)
@@ -299,7 +303,7 @@ class AnswerCache:
 
     async def forget_learned(self) -> int:
         """How many there were."""
-        count = self.learned.forget()
+        count = self.learned.forget(self.now_s())
         self._measure()
         await self.save()
         if self.sharing is not None:

@@ -10,9 +10,11 @@ from pathlib import Path
 
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.answers.sharing import SharedLessons
-from tests.gateway.conftest import until
+from tests.gateway.conftest import eventually, until
 from visavis.tools.stack.nats_server import NatsServer
+from visavis.wire.bucket import Bucket
 from visavis.wire.bus import Bus
+from visavis.wire.subjects import LEARNED_ANSWERS
 
 ADA = Speaker("You are Ada.", "en")
 
@@ -69,4 +71,37 @@ async def test_learned_answers_outlive_the_disk_of_the_bus_but_not_their_forgett
         async with gateway(bus, tmp_path / "three"), gateway(bus, tmp_path / "four") as four:
             await asyncio.sleep(3.0)  # longer than they take to look
             assert not knows(four), "what was forgotten has come back"
+        await bus.close()
+
+
+async def test_what_is_learned_or_forgotten_while_the_bus_is_away_is_told_once_it_is_back(
+    tmp_path: Path,
+) -> None:
+    nats = NatsServer(tmp_path)
+    nats.process.storage = tmp_path / "storage"
+
+    @asynccontextmanager
+    async def away() -> AsyncIterator[None]:
+        await asyncio.to_thread(nats.stop)
+        await until(lambda: not bus.connected)
+        yield
+        await asyncio.to_thread(nats.start)
+        await until(lambda: bus.connected)
+
+    async def has_forgotten() -> bool:
+        return not (await Bucket(bus, LEARNED_ANSWERS, 1_000_000).index())["learned"]
+
+    with nats:
+        bus = await Bus.connect(nats.url, name="test")
+        async with gateway(bus, tmp_path / "one") as one, gateway(bus, tmp_path / "two") as two:
+            await one.learn("Who are you?", "A face.", ADA)
+            await until(lambda: knows(two))
+            async with away():
+                await one.forget_learned()
+                await two.forget_learned()
+            await eventually(has_forgotten)
+            async with away():
+                await one.learn("Where am I?", "Here.", ADA)
+            await until(lambda: knows(two, "Where am I?"))
+            assert not knows(one) and not knows(two), "what was forgotten has come back"
         await bus.close()
