@@ -246,7 +246,11 @@ class Catalog:
         try:
             return await getattr(stub, method)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
-            failed = our_error(error, state.replica.service)
+            service = state.replica.service
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+                why = f"{service}: it does not answer within {timeout_s:g} s"
+                raise StageLostError(why) from None
+            failed = our_error(error, service)
             gone = error.code() is grpc.StatusCode.UNAVAILABLE
             raise (_GoneError(str(failed)) if gone else failed) from None
 

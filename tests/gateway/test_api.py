@@ -9,6 +9,7 @@ import grpc
 import httpx
 import pytest
 
+from gateway.stages import catalog
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
 from tests.gateway.conftest import RunningGateway, eventually, until
@@ -302,6 +303,15 @@ async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
     problem(await http.get("/v1/avatars/me/portrait.jpg"), 404)
     assert (await http.delete("/v1/avatars/mine")).status_code == 204
     problem(await http.delete("/v1/avatars/mine"), 404)
+
+
+async def test_a_service_that_does_not_answer_in_time_is_named(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog, "CREATE_TIMEOUT_S", 0.3)
+    form: dict[str, Any] = {"data": {"name": "slow"}, "files": {"photo": ("x", b"slow")}}
+    told = problem(await http.post("/v1/avatars", **form), 503)
+    assert told == "face: it does not answer within 0.3 s"
 
 
 async def test_what_the_person_shown_has_agreed_to_is_kept_and_told(
