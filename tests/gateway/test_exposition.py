@@ -38,7 +38,7 @@ async def test_a_turn_has_a_timeline(client: GatewayClient, doubles: Doubles) ->
     assert 0 < timeline["voice_to_voice_ms"] <= timeline["first_frame_ms"]
     assert timeline["underruns"] == 0 and timeline["clock_error_ms"] == 0
     spans = {(s["stage"], s["kind"], s["chunk"]): s for s in timeline["spans"]}
-    assert {"transfer", "queue", "compute"} <= {s["kind"] for s in timeline["spans"]}
+    assert {"transfer", "compute"} <= {s["kind"] for s in timeline["spans"]}
     compute = spans["tts", "compute", "first"]
     assert 0 <= compute["start_ms"] <= compute["end_ms"] <= timeline["voice_to_voice_ms"]
     assert 0 <= timeline["overhead_ms"] < timeline["voice_to_voice_ms"]

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 import uvicorn
 
 from gateway.tools import mcp_servers
 from gateway.tools.mcp_servers import McpServer, McpServers, read_servers
 from tests.fakes import MetricGrowth
 from tests.gateway import mcp_server
-from tests.gateway.conftest import until
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
@@ -46,6 +47,14 @@ def settings(tmp_path_factory: pytest.TempPathFactory, waiting: Path) -> dict[st
     servers = {"shop": shop, "gone": {"command": "/nowhere/at/all"}}
     file.write_text(json.dumps({"mcpServers": servers}))
     return {"mcp": file}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def client(gateway: RunningGateway, client: GatewayClient) -> GatewayClient:
+    """Once the shop is there: where the machine is busy, a gateway's start does not wait for it."""
+    tools = gateway.inside.sessions._answers.tools
+    await until(lambda: tools.knows("shop_add"))
+    return client
 
 
 async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, str]) -> list[str]:

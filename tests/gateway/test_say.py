@@ -121,8 +121,8 @@ async def test_texts_wait_for_each_other_and_no_text_for_ever(
         doubles.script.silent.add("tts")  # the first one is begun and never comes to its end
         await say(client, session, "It is never heard.")
         await collect(session, "opened")
-        for _ in range(MOST_WAITING):
-            await say(client, session, "And again.")
+        # At once: before the first one is given up.
+        await asyncio.gather(*(say(client, session, "And again.") for _ in range(MOST_WAITING)))
         with pytest.raises(GatewayError, match="wait already") as refused:
             await say(client, session, "One too many.")
         assert refused.value.code == "too_many_waiting"
