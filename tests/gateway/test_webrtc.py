@@ -42,12 +42,14 @@ class Tone(MediaStreamTrack):
     def __init__(self) -> None:
         super().__init__()
         self._count = 0
+        self._second = tone(48_000).reshape(50, 960)
         self._started = asyncio.get_running_loop().time()
 
     async def recv(self) -> Any:
         due = self._started + self._count * 0.02
         await asyncio.sleep(max(0.0, due - asyncio.get_running_loop().time()))
-        frame = av.AudioFrame.from_ndarray(tone(960)[None], format="s16", layout="mono")
+        pcm = self._second[self._count % 50][None]  # which goes on where the last one ended
+        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
         frame.sample_rate, frame.pts = 48_000, self._count * 960
         frame.time_base = Fraction(1, 48_000)
         self._count += 1
