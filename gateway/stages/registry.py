@@ -221,7 +221,8 @@ class Registry:
                     *MESSAGE_LIMITS,
                     *KEEPALIVE,
                     ("grpc.initial_reconnect_backoff_ms", 100),
-                    ("grpc.min_reconnect_backoff_ms", 100),
+                    # What is tried for no longer than this is given up, however near it was.
+                    ("grpc.min_reconnect_backoff_ms", round(1000 * STATUS_TIMEOUT_S)),
                     ("grpc.max_reconnect_backoff_ms", 2000),
                     ("grpc.use_local_subchannel_pool", 1),  # by address it would be shared again
                 ],

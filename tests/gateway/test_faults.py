@@ -268,12 +268,15 @@ async def test_an_answer_does_not_wait_for_what_a_stage_that_lost_its_bus_has_sa
 class Network:
     """Carries what is said to a replica and back, until it is `cut`: then it swallows all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, late_s: float = 0.0) -> None:
+        """late_s: how long it takes until there is a connection."""
         self.cut = False
+        self._late_s = late_s
         self._servers: list[asyncio.Server] = []
 
     async def __call__(self, port: int) -> int:
         async def connected(near: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+            await asyncio.sleep(self._late_s)
             far, ask = await asyncio.open_connection("127.0.0.1", port)
             await asyncio.gather(self._carry(near, ask), self._carry(far, answer))
 
@@ -315,6 +318,19 @@ async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
         await eventually(moved)
         await session.ask("Hello?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+    network.close()
+
+
+async def test_a_replica_that_takes_a_moment_to_connect_to_is_there(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    """As one of a busy machine does."""
+    network = Network(late_s=0.3)
+    await doubles.stop("llm")
+    doubles.script.network = network
+    await doubles.start("llm")
+    await gateway.inside.registry.refresh()
+    assert [state.healthy for state in gateway.inside.registry.replicas("llm")] == [True]
     network.close()
 
 
