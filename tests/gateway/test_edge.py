@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import ssl
 import time
@@ -363,8 +364,12 @@ class Raw:
         await self.writer.drain()
 
     async def rest(self) -> str:
-        """All that comes until the gateway closes."""
-        return (await self.reader.read()).decode()
+        """All that comes until the gateway closes, or is not to be told any more."""
+        came = b""
+        with contextlib.suppress(ConnectionError):
+            while some := await self.reader.read(65_536):
+                came += some
+        return came.decode()
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -183,14 +183,14 @@ async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_
     http: httpx.AsyncClient,
     doubles: Doubles,
 ) -> None:
-    monkeypatch.setattr(webrtc, "SILENT_S", 2.0)
+    monkeypatch.setattr(webrtc, "SILENT_S", 3.0)
     monkeypatch.setattr(webrtc, "_LOOK_EVERY_S", 1.0)
     session = await new_session(http)
     browser = Browser(client, GatewaySession(client, session, None))  # type: ignore[arg-type]
     await browser.connect("viewer")
     audience = gateway.inside.sessions.get(session).audience
     with pytest.raises(TimeoutError):
-        await until(lambda: doubles.leases() == 0, timeout_s=4)
+        await until(lambda: doubles.leases() == 0, timeout_s=5)
     for transport in browser.pc._RTCPeerConnection__iceTransports:  # type: ignore[attr-defined]
         for protocol in transport._connection._protocols:
             protocol.transport.abort()

@@ -14,7 +14,7 @@ from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
 
-SETTINGS = {"session_idle_s": 1.0, "answer_timeout_s": 0.4}
+SETTINGS = {"session_idle_s": 2.0, "answer_timeout_s": 1.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
