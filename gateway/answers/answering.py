@@ -11,7 +11,6 @@ from typing import Protocol
 
 from gateway import metrics
 from gateway.answers.cache import AnswerCache, Speaker
-from gateway.background import Background
 from gateway.knowledge.passages import Passage
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
@@ -54,7 +53,6 @@ class Answering:
         stages: Stages,
         feed: BusFeed,
         sources: Sources,
-        background: Background,
         welcome: str,
     ) -> None:
         self.welcome = WelcomeCue(welcome)
@@ -65,7 +63,6 @@ class Answering:
         self._feed = feed
         self._cache = sources.cache
         self._knowledge = sources.knowledge
-        self._background = background
 
     def speak_as(self, speaker: Speaker) -> None:
         """Whose answers are wanted from now on."""
@@ -124,10 +121,7 @@ class Answering:
         learnt = turn.lesson is not None and not (turn.tools.used or turn.known)
         if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
-            self._background.run(self._learn(question, answer, speaker))
-
-    async def _learn(self, question: str, answer: str, speaker: Speaker) -> None:
-        await self._cache.learn(question, answer, speaker)
+            self._cache.note(question, answer, speaker)
 
 
 class WelcomeCue:

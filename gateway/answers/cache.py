@@ -33,6 +33,7 @@ from gateway.answers.book import (
 )
 from gateway.answers.questions import exactly, normalised
 from gateway.api.events import explain
+from gateway.background import Background
 from visavis.whole_file import placed_whole
 
 log = logging.getLogger(__name__)
@@ -203,7 +204,7 @@ class Sharing(Protocol):
 class AnswerCache:
     """Finds answers for all sessions of a gateway: that is its use, and why it learns only if told.
 
-    `open` it, `save` it at the end.
+    `open` it, `close` it at the end.
     """
 
     def __init__(
@@ -231,6 +232,7 @@ class AnswerCache:
         self._own_persona = own_persona
         self._learned_file = learn_in / LEARNED_FILE if learn_in else None
         self._saving = asyncio.Lock()
+        self._background = Background()
         self._measured = {"evicted": 0, "expired": 0}
         self._take(self._read())
         self._measure()
@@ -288,13 +290,15 @@ class AnswerCache:
 
     async def learn(self, question: str, answer: str, speaker: Speaker) -> bool:
         """Remember what was answered; whether that was wanted, and there was room and reason to."""
-        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
-            return False
-        self._measure()
-        await self.save()
-        if self.sharing is not None:
-            await self.sharing.learned()
-        return True
+        learned = self._learn(question, answer, speaker)
+        if learned:
+            await self._keep()
+        return learned
+
+    def note(self, question: str, answer: str, speaker: Speaker) -> None:
+        """`learn` on the side: the session that it comes from may end at once."""
+        if self._learn(question, answer, speaker):
+            self._background.run(self._keep())
 
     def take_up(self, dumped: str) -> None:
         """Know what another gateway has learned, too. Raises ValueError."""
@@ -305,12 +309,28 @@ class AnswerCache:
         """How many there were."""
         count = self.learned.forget(self.now_s())
         self._measure()
-        await self.save()
+        await self._save()
         if self.sharing is not None:
             await self.sharing.forgotten()
         return count
 
+    async def close(self) -> None:
+        """Keep what was learned for the next start."""
+        await self._background.cancel_all()
+        await self._save()
+
     # ------------------------------------------------------------ inside
+
+    def _learn(self, question: str, answer: str, speaker: Speaker) -> bool:
+        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
+            return False
+        self._measure()
+        return True
+
+    async def _keep(self) -> None:
+        await self._save()
+        if self.sharing is not None:
+            await self.sharing.learned()
 
     def _configured(self, question: str, speaker: Speaker) -> Hit | None:
         language = speaker.spoken_language
@@ -346,8 +366,8 @@ class AnswerCache:
                     key = (language, normalised(question, language))
                     self._normalised.setdefault(key, []).append(entry)
 
-    async def save(self) -> None:
-        """Keep what was learned for the next start; where that fails, a warning says so."""
+    async def _save(self) -> None:
+        """Where that fails, a warning says so."""
         if self._learned_file is None:
             return
         async with self._saving:

@@ -231,7 +231,7 @@ async def _running(
         await registry.start()
         answers, rooms = files.answers, files.rooms
         await answers.open()
-        ending.push_async_callback(answers.save)
+        ending.push_async_callback(answers.close)
         loops = LoopLibrary(registry, round(settings.loop_memory_mb * 1e6))
         ending.push_async_callback(loops.close)
         loops.start()

@@ -124,7 +124,7 @@ class Session:
             answers.tools,
         )
         self._feed = self._listening(bus)
-        self.answering = Answering(self.stages, self._feed, answers, self._background, welcome)
+        self.answering = Answering(self.stages, self._feed, answers, welcome)
         self.answering.speak_as(Speaker(persona, options.language))
         self.unasked = self._unasked()
         self._track = SpeechInTrack(self.unasked.brought, BROUGHT_RATE_HZ)

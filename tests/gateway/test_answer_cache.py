@@ -132,7 +132,7 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     await cache.learn("Who are you?", "A face.", ADA)
     await cache.learn("你是谁？", "一张脸。", Speaker("", "zh"))
     found(cache, "who are you")
-    await cache.save()
+    await cache.close()
     killed, other = (tmp_path / "new" / f".learned-{name}" for name in ("killed", "other"))
     for unfinished in (killed, other):  # another gateway writes just now
         unfinished.write_text("{")

@@ -21,7 +21,7 @@ async def test_while_the_model_cannot_be_told_the_newest_words_wait_alone() -> N
     stages: Any = SimpleNamespace(read_ahead=read_ahead)
     sources: Any = SimpleNamespace(cache=None, knowledge=None)
     unused: Any = None
-    answering = Answering(stages, unused, sources, unused, "")
+    answering = Answering(stages, unused, sources, "")
     reads = [
         asyncio.create_task(answering.read_ahead(ReadAhead((Message("user", text),))))
         for text in ("What", "What is", "What is the", "What is the capital")

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import ClientConnection
 
-from tests.gateway.conftest import Rig, until
+from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
@@ -127,9 +127,10 @@ async def test_another_language_or_persona_asks_the_language_model(
 
 
 async def test_the_first_answer_of_a_session_is_learned_when_it_was_heard(
-    client: GatewayClient, doubles: Doubles, file: Path
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles, file: Path
 ) -> None:
-    assert (await asked(client, "Who made you?"))["answered_by"] == "llm"
+    async with gateway.inside.answers._saving:  # the file is still written when the session ends
+        assert (await asked(client, "Who made you?"))["answered_by"] == "llm"
     saved = file.parent / "learned-answers.json"
     await until(saved.exists)
     doubles.script.answer = "Somebody else."
