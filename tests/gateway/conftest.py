@@ -64,6 +64,21 @@ async def until(met: Callable[[], Any], timeout_s: float = 30.0) -> Any:
     return result
 
 
+async def meets(gateway: RunningGateway, doubles: Doubles, *, gateways: int = 0) -> None:
+    """Returns once it knows all services that run, and so many gateways: where the machine is busy,
+    somebody may answer too late for one look.
+    """
+    registry = gateway.inside.registry
+    running = {double.instance for double in doubles._all}
+
+    async def look() -> bool:
+        await registry.refresh()
+        known = {s.replica.instance for name in KINDS for s in registry.replicas(name) if s.healthy}
+        return known >= running and len(registry.gateways) >= gateways
+
+    await eventually(look)
+
+
 async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 30.0) -> None:
     """Returns once `met` says something true."""
     async with asyncio.timeout(timeout_s):
@@ -104,7 +119,7 @@ class Rig:
             await inside.sessions.end_for_shutdown(session)  # unless it has ended meanwhile
         await until(lambda: not self.doubles.leases())  # they still hear what was said last
         if await self.doubles.restore():
-            await inside.registry.refresh()
+            await meets(self.running, self.doubles)
 
     async def stop(self) -> None:
         await self.running.stop()

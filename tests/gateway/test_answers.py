@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import ClientConnection
 
-from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, meets, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
@@ -204,7 +204,7 @@ async def test_a_welcome_of_ones_own_and_none_for_a_visitor_who_speaks_first(
 async def test_new_voices_are_made_ready_in_the_background(doubles: Doubles, rig: Rig) -> None:
     await doubles.stop("tts")
     await doubles.start("tts")
-    await rig.running.inside.registry.refresh()
+    await meets(rig.running, doubles)
     await until(lambda: len(doubles.seen.prerendered) >= 2)
     assert doubles.seen.prerendered[:2] == [("", "Welcome!", 1.0), ("", "From nine to five.", 1.0)]
 

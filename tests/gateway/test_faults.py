@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.stages import registry
 from tests.full_disk import limited_files
-from tests.gateway.conftest import Rig, RunningGateway, eventually, until
+from tests.gateway.conftest import Rig, RunningGateway, eventually, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.media import film
 from tests.gateway.test_api import new_session, problem
@@ -104,7 +104,7 @@ async def test_a_session_whose_avatar_is_changed_keeps_its_replica(
     async with client.session() as session:
         path, first = f"/v1/sessions/{session.id}", doubles.running["face"].instance
         await doubles.start("face")
-        await gateway.inside.registry.refresh()
+        await meets(gateway, doubles)
         doubles.script.lingers = True
         await client.call("PATCH", path, json={"avatar": "eve"})
         await until(lambda: doubles.seen.of("face", "config")[-1].config.face.avatar == "eve")
@@ -329,7 +329,7 @@ async def test_a_replica_that_takes_a_moment_to_connect_to_is_there(
     await doubles.stop("llm")
     doubles.script.network = network
     await doubles.start("llm")
-    await gateway.inside.registry.refresh()
+    await meets(gateway, doubles)
     assert [state.healthy for state in gateway.inside.registry.replicas("llm")] == [True]
     network.close()
 
@@ -432,7 +432,7 @@ async def test_each_process_that_comes_is_counted_once_however_soon_it_goes(
     before = await met()
     for _ in range(3):
         await doubles.start("face")
-        await gateway.inside.registry.refresh()
+        await meets(gateway, doubles)
         await doubles.stop("face")
     monkeypatch.setattr(registry, "discover", nobody)
     await gateway.inside.registry.refresh()

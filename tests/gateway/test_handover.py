@@ -16,7 +16,7 @@ from gateway.peers import handover, peers
 from gateway.peers.peers import Peer
 from gateway.settings import GatewaySettings
 from gateway.waiting.entrance import Entrance
-from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
@@ -33,7 +33,7 @@ HERE = {"X-Visavis-Passed-On": "1"}
 async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
     """Beside `gateway`; each knows the other."""
     other = await begun(rig)
-    await gateway.inside.registry.refresh()
+    await meets(gateway, rig.doubles, gateways=2)
     yield other
     await other.stop()
 

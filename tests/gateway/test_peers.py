@@ -23,7 +23,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages import registry
 from gateway.stages.room import answer_load
 from gateway.waiting.entrance import Wish
-from tests.gateway.conftest import Rig, RunningGateway, until
+from tests.gateway.conftest import Rig, RunningGateway, meets, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import problem
@@ -68,7 +68,7 @@ async def other(rig: Rig, gateway: RunningGateway, folder: Path) -> AsyncIterato
     settings = {"nats_url": rig.nats.url, **settings_of(folder, "other")}
     other = RunningGateway(GatewaySettings.model_validate(settings))
     await other.start()
-    await gateway.inside.registry.refresh()
+    await meets(gateway, rig.doubles, gateways=2)
     yield other
     await other.stop()
 

@@ -15,7 +15,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
 from gateway.session import presence, ticks
-from tests.gateway.conftest import RunningGateway, eventually, until
+from tests.gateway.conftest import RunningGateway, eventually, meets, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_webrtc import Browser
@@ -203,7 +203,7 @@ async def test_who_returns_is_served_by_the_replica_that_served_before(
     gateway: RunningGateway, client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     await doubles.start("llm")
-    await gateway.inside.registry.refresh()
+    await meets(gateway, doubles)
     async with client.session() as neighbour:
         created = (await http.post("/v1/sessions", json={})).json()
         told = (await http.get(f"/v1/sessions/{neighbour.id}")).json()

@@ -309,8 +309,8 @@ async def test_messages_of_a_lease_in_the_wrong_order_are_refused(bus: Bus) -> N
     async with serving(FakeBackend(), bus) as stub, attached(stub, "once") as call:
         other = stub.Attach()
         await other.write(begin(1))
+        await call.write(config("once"))
         for wrong in (other, call):
-            await wrong.write(config("once"))
             assert (await refused(wrong))[0] is grpc.StatusCode.FAILED_PRECONDITION
 
 
