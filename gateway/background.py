@@ -23,7 +23,7 @@ class Background:
         self.failed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` on the side. An error of ours in it is logged and no reason to fail."""
         task = asyncio.create_task(work)
         self._tasks.add(task)

@@ -290,15 +290,17 @@ class AnswerCache:
 
     async def learn(self, question: str, answer: str, speaker: Speaker) -> bool:
         """Remember what was answered; whether that was wanted, and there was room and reason to."""
-        learned = self._learn(question, answer, speaker)
-        if learned:
-            await self._keep()
-        return learned
+        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
+            return False
+        self._measure()
+        await self._save()
+        if self.sharing is not None:
+            await self.sharing.learned()
+        return True
 
     def note(self, question: str, answer: str, speaker: Speaker) -> None:
         """`learn` on the side: the session that it comes from may end at once."""
-        if self._learn(question, answer, speaker):
-            self._background.run(self._keep())
+        self._background.run(self.learn(question, answer, speaker))
 
     def take_up(self, dumped: str) -> None:
         """Know what another gateway has learned, too. Raises ValueError."""
@@ -320,17 +322,6 @@ class AnswerCache:
         await self._save()
 
     # ------------------------------------------------------------ inside
-
-    def _learn(self, question: str, answer: str, speaker: Speaker) -> bool:
-        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
-            return False
-        self._measure()
-        return True
-
-    async def _keep(self) -> None:
-        await self._save()
-        if self.sharing is not None:
-            await self.sharing.learned()
 
     def _configured(self, question: str, speaker: Speaker) -> Hit | None:
         language = speaker.spoken_language

@@ -12,7 +12,13 @@ import numpy as np
 import soxr
 from numpy.typing import NDArray
 
-from gateway.playout.pacing import RATE_HZ, SOUND_TIME_BASE, TICK_SAMPLES
+from gateway.playout.pacing import (
+    HALF_TICK_SAMPLES,
+    LONG_TICK_SAMPLES,
+    RATE_HZ,
+    SOUND_TIME_BASE,
+    TICK_SAMPLES,
+)
 
 AAC_FRAME_SAMPLES = 1024
 OPUS_BIT_RATE = 32_000
@@ -214,7 +220,12 @@ class OpusEncoder:
 
     def __init__(self) -> None:
         self._codec = _opus_codec(TICK_SAMPLES)
-        self._lookahead = _silence_of(TICK_SAMPLES)[1]
+        # Made here, where somebody begins to listen, not in a tick.
+        half, self._lookahead = _silence_of(HALF_TICK_SAMPLES)
+        self._silences = {
+            HALF_TICK_SAMPLES: half,
+            LONG_TICK_SAMPLES: _silence_of(LONG_TICK_SAMPLES)[0],
+        }
         self._silent_packets = 0
         self._silence = b""
 
@@ -228,7 +239,7 @@ class OpusEncoder:
         # Of any(), most would be the way there.
         silent = silent or not np.count_nonzero(pcm)
         if len(pcm) != TICK_SAMPLES:
-            packets: list[av.Packet[Any]] = [av.Packet(_silence_of(len(pcm))[0])]
+            packets: list[av.Packet[Any]] = [av.Packet(self._silences[len(pcm)])]
         else:
             packets = self._of_tick(pcm, time_samples, silent=silent)
         for packet in packets:

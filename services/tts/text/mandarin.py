@@ -154,6 +154,7 @@ _DAY = "(?:周|星期|礼拜)[一二三四五六日天]"
 # A sign, no hyphen: not behind a number or a Latin word.
 _MINUS = r"(?<![\dA-Za-z%℃°)）])[-−]"
 _CURRENCIES = {"$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "￥": "元"}
+_CURRENCIES |= {f"{whose}$": name for whose, name in DOLLARS.items()}
 _SYMBOLS = {
     "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
     "≤": "小于等于", ">": "大于", "<": "小于", "&": "和", "@": "艾特", "№": "号", "±": "正负",
@@ -248,11 +249,6 @@ def _money(match: re.Match[str]) -> str:
     return f"{say_number(number, counted=not scale)}{scale}{_CURRENCIES[symbol]}"
 
 
-def _dollars(match: re.Match[str]) -> str:
-    whose, number, scale = match.groups()
-    return f"{say_number(number, counted=not scale)}{scale}{DOLLARS[whose]}"
-
-
 def _unit(match: re.Match[str]) -> str:
     sign, number, unit = match.groups()
     degrees = re.fullmatch(_DEGREES, unit) is not None
@@ -320,7 +316,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\^\(?([-−]?)(\d+)\)?"), _power),
     # Signs and currencies stand before the number.
     (re.compile(r"US(?=\$)"), _written("")),
-    (re.compile(rf"({'|'.join(DOLLARS)})\$\s*({_N})\s*([百千万亿]*)"), _dollars),
+    (re.compile(rf"((?:{'|'.join(DOLLARS)})\$)\s*({_N})\s*([百千万亿]*)"), _money),
     (re.compile(rf"(?<![$€£¥￥\d.^])({_N})({_TO}{_N})?\s*({_MONEY})(?!\d)"), _amount),
     (re.compile(rf"({_MONEY}\s*{_N}[百千万亿]*){_TO}(?={_MONEY})"), _written(r"\1到")),
     (re.compile(rf"({_MONEY})\s*({_N}){_TO}(?=\d)"), _written(r"\2到\1")),
