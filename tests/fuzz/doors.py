@@ -26,6 +26,7 @@ from gateway.api.routes.catalog import read_upload
 from gateway.api.schemas import Offer, SayRequest, SessionChange, SessionRequest, TextRequest
 from gateway.openai.errors import RefusedError
 from gateway.openai.schemas import ChatRequest
+from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sinks.webrtc import Peer
@@ -322,9 +323,12 @@ def _connect(payload: bytes) -> None:
 
 def _opus() -> list[bytes]:
     encoder = OpusEncoder()
-    wave = (3000 * np.sin(np.arange(4800) / 20)).astype(np.int16)
-    packets = [bytes(packet) for packet in encoder.encode(wave, 0, silent=False)]
-    return packets[:4] or [b"\xf8\xff\xfe"]
+    wave = (3000 * np.sin(np.arange(5 * TICK_SAMPLES) / 20)).astype(np.int16)
+    return [
+        bytes(packet)
+        for at in range(0, len(wave), TICK_SAMPLES)
+        for packet in encoder.encode(wave[at : at + TICK_SAMPLES], at)
+    ]
 
 
 def _microphone(given: Sequence[tuple[int, int, bytes]]) -> None:
