@@ -38,19 +38,23 @@ _LEFT_AS_FLOATS = (
 
 
 def graph_to_load(path: Path) -> bytes:
-    """The network at `path` as this processor hears soonest: with weights of eight bits, or, where
-    it has no exact products of bytes or is of a kind that was not measured, in floats, the encoder
-    with masks, so that rows may share a run. As it is where it is another network, or published in
-    bytes, which have one scale for a whole run, so that no mask parts its rows.
+    """The network at `path` as this processor hears soonest: with weights of eight bits, and the
+    encoder, where products of bytes are not exact, in floats with masks, so that rows may share a
+    run. In floats on a kind of processor that was not measured; as it is where it is another
+    network, or published in bytes, which have one scale for a whole run, so that no mask parts its
+    rows.
     """
     model = onnx.load(path)
     if any(node.op_type == "MatMulInteger" for part in _graphs(model.graph) for node in part.node):
         return path.read_bytes()  # Moonshine base
     known = platform.machine().lower() in ("x86_64", "amd64")
+    decodes = _is_decoder(model)
     try:
-        if known and not eight_bit_products.are_clipped():
+        # Products of blocks are exact everywhere: the sums of two fit into 16 bits, for their
+        # operator takes the sign off one side.
+        if known and (decodes or not eight_bit_products.are_clipped()):
             rewritten = in_eight_bits(model)
-        elif _is_decoder(model):
+        elif decodes:
             return path.read_bytes()
         else:
             rewritten = moonshine_masks(model)
