@@ -19,7 +19,7 @@ from visavis.serving.settings import ENV_PREFIX
 from visavis.tools.stack.nats_server import free_port
 from visavis.tools.stack.process import Child, python_child
 
-_READY_TIMEOUT_S = 60.0
+_READY_TIMEOUT_S = 120.0
 _POLL_S = 0.05
 
 
