@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import av
@@ -54,13 +55,19 @@ async def hearing_profile(
         yield profile
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def visitor(hearing_profile: BrowserContext, stack: RunningStack) -> AsyncIterator[Page]:
+@asynccontextmanager
+async def visiting(hearing_profile: BrowserContext, stack: RunningStack) -> AsyncIterator[Page]:
     async with tab(hearing_profile, stack.url) as page:
         # The stack has a welcome, which would be heard before the question.
         await page.add_init_script(
             "localStorage.setItem('visavis.preferences', '{\"welcome\": false}')"
         )
+        yield page
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visitor(hearing_profile: BrowserContext, stack: RunningStack) -> AsyncIterator[Page]:
+    async with visiting(hearing_profile, stack) as page:
         yield page
 
 
@@ -107,12 +114,17 @@ def words(text: str) -> set[str]:
 
 
 async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
-    visitor: Page, stack: RunningStack, bundle: Callable[[str], Path]
+    hearing_profile: BrowserContext, stack: RunningStack, bundle: Callable[[str], Path]
 ) -> None:
-    tape = await converse(visitor, stack.url)
-    asked = await visitor.locator(".line[data-side=visitor]").first.inner_text()
-    answer = await visitor.locator(".line[data-side=avatar]").first.inner_text()
-    await expect(visitor.locator(".latency-total")).to_contain_text("ms")
+    asked = ""
+    for _ in range(2):  # on a busy machine the browser's microphone may swallow a word
+        async with visiting(hearing_profile, stack) as visitor:
+            tape = await converse(visitor, stack.url)
+            asked = await visitor.locator(".line[data-side=visitor]").first.inner_text()
+            answer = await visitor.locator(".line[data-side=avatar]").first.inner_text()
+            await expect(visitor.locator(".latency-total")).to_contain_text("ms")
+        if {"sky", "blue"} <= words(asked):
+            break
 
     # Understood, and answered to the point, aloud, with the words that the captions show.
     assert {"sky", "blue"} <= words(asked)

@@ -12,7 +12,7 @@ import pytest
 from gateway.stages import catalog
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
-from tests.gateway.conftest import RunningGateway, eventually, until
+from tests.gateway.conftest import RunningGateway, eventually, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -193,12 +193,13 @@ async def test_there_is_a_most_of_sessions(http: httpx.AsyncClient) -> None:
 
 
 async def test_another_replica_takes_over_when_one_is_full(
-    http: httpx.AsyncClient, doubles: Doubles
+    http: httpx.AsyncClient, gateway: RunningGateway, doubles: Doubles
 ) -> None:
     doubles.script.slots = 1
     await new_session(http)
     first = doubles.running["tts"].instance
     await doubles.start()
+    await meets(gateway, doubles)
     session = await new_session(http)
     info = (await http.get(f"/v1/sessions/{session}")).json()
     assert info["stages"]["tts"] not in (None, first)

@@ -149,7 +149,11 @@ def test_a_stack_is_ended_in_order_where_the_terminal_was_closed(
 ) -> None:
     stack = stack_of(lambda: os.kill(os.getpid(), signal.SIGHUP))
     monkeypatch.setattr(sys, "stdout", ClosedTerminal())
-    run_up(monkeypatch, tmp_path, stack)
+    here = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    try:
+        run_up(monkeypatch, tmp_path, stack)
+    finally:
+        signal.signal(signal.SIGHUP, here)
     assert stack.ended
 
 
