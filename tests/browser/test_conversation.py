@@ -116,7 +116,6 @@ def words(text: str) -> set[str]:
 async def test_a_spoken_question_is_answered_by_a_face_that_speaks(
     hearing_profile: BrowserContext, stack: RunningStack, bundle: Callable[[str], Path]
 ) -> None:
-    asked = ""
     for _ in range(2):  # on a busy machine the browser's microphone may swallow a word
         async with visiting(hearing_profile, stack) as visitor:
             tape = await converse(visitor, stack.url)

@@ -137,11 +137,21 @@ def stack_of(is_ready: Callable[[], None]) -> Any:
     return Stack
 
 
-def run_up(monkeypatch: pytest.MonkeyPatch, folder: Path, stack: Any) -> None:
+def run_up(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    stack: Any,
+    hangup: signal.Handlers = signal.SIG_DFL,
+) -> None:
+    """hangup: what is left to it to do at one, whatever the tests themselves were begun with."""
     monkeypatch.setattr(up, "Stack", stack)
     for name in ("chosen_bundles", "pull_missing", "_tell_of_the_stack"):
         monkeypatch.setattr(up, name, lambda *_: [])
-    up.up(logs=folder)
+    before = signal.signal(signal.SIGHUP, hangup)
+    try:
+        up.up(logs=folder)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_a_stack_is_ended_in_order_where_the_terminal_was_closed(
@@ -149,11 +159,7 @@ def test_a_stack_is_ended_in_order_where_the_terminal_was_closed(
 ) -> None:
     stack = stack_of(lambda: os.kill(os.getpid(), signal.SIGHUP))
     monkeypatch.setattr(sys, "stdout", ClosedTerminal())
-    here = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
-    try:
-        run_up(monkeypatch, tmp_path, stack)
-    finally:
-        signal.signal(signal.SIGHUP, here)
+    run_up(monkeypatch, tmp_path, stack)
     assert stack.ended
 
 
@@ -167,9 +173,5 @@ def test_a_stack_that_is_to_outlive_its_terminal_does(
         told.append(signal.getsignal(signal.SIGHUP))
         os.kill(os.getpid(), signal.SIGTERM)
 
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    try:
-        run_up(monkeypatch, tmp_path, stack_of(is_ready))
-    finally:
-        signal.signal(signal.SIGHUP, before)
+    run_up(monkeypatch, tmp_path, stack_of(is_ready), signal.SIG_IGN)
     assert told == [signal.SIG_IGN]
