@@ -28,6 +28,7 @@ from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
 from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.serving.telemetry import traces
+from visavis.wire.bus import Subscription
 from visavis.wire.clock import Clock, monotonic_ns
 from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
 from visavis.wire.subjects import Kind
@@ -47,6 +48,8 @@ _LEAD_FORGOTTEN = 0.1
 # A microphone that falls silent without a word (muted, gone) must not leave an
 # utterance open: missing sound counts as silence.
 _PATIENCE_S = 0.3
+# The last of it is begun anew: what comes while this process itself stands still is heard first.
+_ANEW_S = 0.05
 _LONGEST_GAP_SAMPLES = SAMPLE_RATE_HZ
 # The resampler holds back a few milliseconds.
 _RESAMPLER_SLACK_SAMPLES = SAMPLE_RATE_HZ // 20
@@ -331,8 +334,7 @@ class TranscribingSession(StageWork):
         microphone = self._stage.chunks(Kind.MIC)
         while True:
             try:
-                async with asyncio.timeout(_PATIENCE_S):
-                    chunk = await anext(microphone)
+                chunk = await self._next(microphone)
             except TimeoutError:
                 if not self._listening.idle:
                     await self._listening.hear_silence(int(_PATIENCE_S * SAMPLE_RATE_HZ))
@@ -345,6 +347,15 @@ class TranscribingSession(StageWork):
                 continue
             await self._keep_time(chunk)
             await self._listening.hear(chunk.pcm, chunk.sample_rate_hz)
+
+    async def _next(self, microphone: Subscription) -> Any:
+        """Raises TimeoutError after _PATIENCE_S without one, StopAsyncIteration at the end."""
+        try:
+            async with asyncio.timeout(_PATIENCE_S - _ANEW_S):
+                return await anext(microphone)
+        except TimeoutError:
+            async with asyncio.timeout(_ANEW_S):
+                return await anext(microphone)
 
     async def _tell(self) -> None:
         async for heard in self._listening.events():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -20,6 +22,7 @@ from tests.serving.grpc_server import served
 from visavis.serving import lease
 from visavis.serving.errors import EngineError, InvalidInputError
 from visavis.serving.interceptor import ErrorInterceptor
+from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.media import PcmChunk, Place, TranscriptChunk, TranscriptEvent
@@ -258,7 +261,11 @@ async def attached(stub: Stub, session: str, **fields: Any) -> AsyncIterator[Any
 
 
 class Microphone:
-    """Publishes sound of one session as 20 ms chunks."""
+    """Publishes sound of one session, all that is said at once.
+
+    In chunks of 100 ms, of which a service takes any number that a test says: were it to wait for
+    some of them, a busy machine could make it wait as long as for somebody who has fallen silent.
+    """
 
     def __init__(self, bus: Bus, session: str, *, pts: int = 0) -> None:
         self.bus = bus
@@ -268,14 +275,13 @@ class Microphone:
 
     async def say(self, sound: np.ndarray) -> None:
         pcm = pcm16(sound)
-        for start in range(0, len(pcm), 320):
-            piece = pcm[start : start + 320]
+        for start in range(0, len(pcm), 1600):
+            piece = pcm[start : start + 1600]
             place = Place(self.session, 0, self.seq, self.pts)
             await self.bus.publish(Kind.MIC, PcmChunk(place, 16_000, piece))
             self.pts += len(piece)
             self.seq += 1
-            if self.seq % 20 == 0:
-                await self.bus.flush()
+        await self.bus.flush()
 
 
 async def until(transcripts: Any, event: TranscriptEvent) -> list[TranscriptChunk]:
@@ -346,6 +352,33 @@ async def test_a_microphone_that_falls_silent_still_gets_its_answer(bus: Bus) ->
     ):
         await Microphone(bus, "muted").say(loud(40))
         assert (await until(transcripts, TranscriptEvent.FINAL))[-1].text == "40"
+
+
+async def test_what_came_while_the_service_stood_still_is_no_silence(
+    bus: Bus, nats_server: NatsServer
+) -> None:
+    def go_on_from_another_thread(microphone: Microphone) -> None:
+        async def go_on() -> None:
+            microphone.bus = await Bus.connect(nats_server.url, name="microphone")
+            await microphone.say(np.concatenate([loud(20), quiet(40)]))
+            await microphone.bus.close()
+
+        began_s = time.monotonic()
+        asyncio.run(go_on())
+        time.sleep(max(0.0, began_s + 0.4 - time.monotonic()))
+
+    async with (
+        serving(bus=bus) as stub,
+        bus.subscribe("late", Kind.TRANSCRIPT) as transcripts,
+        attached(stub, "late", interim=True),
+    ):
+        microphone = Microphone(bus, "late")
+        await microphone.say(np.concatenate([quiet(10), loud(20)]))
+        await until(transcripts, TranscriptEvent.SPEECH_STARTED)
+        with ThreadPoolExecutor(1) as pool:  # and until it has done so the loop stands still
+            pool.submit(go_on_from_another_thread, microphone).result()
+        final = (await until(transcripts, TranscriptEvent.FINAL))[-1]
+    assert (final.text, final.speech_end_samples) == ("40", 50 * 512)
 
 
 async def test_lost_chunks_count_as_silence(bus: Bus) -> None:
