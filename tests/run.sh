@@ -13,8 +13,9 @@ if [ $# -gt 0 ]; then
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Groups side by side, and the types. What only computes has the lower priority: the others start
-# services and browsers, and wait for them.
+# Groups in lanes side by side: two start services and browsers, and wait for them; the others only
+# compute, at a lower priority, in what those leave of two cores. More lanes are no sooner at their
+# end, and the more of them want a core, the longer each waits for what it has asked.
 compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
 computing=(tests/asr tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
@@ -24,6 +25,8 @@ groups=(types compiling computing serving pages stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
 keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
+others=("${compiling[@]}" "${computing[@]}" "${stacks[@]}" "${pages[@]}")
+rm -f "$logs"/*.log "$logs"/*.status
 mkdir -p "$logs"
 
 # Passes on what a group says while it is at work; what pytest found comes at the end, in one piece.
@@ -39,16 +42,29 @@ progress() {
 }
 
 group() { # name, then a command
-  local name=$1
+  local name=$1 status=0
   shift
+  [ -z "${stopped:-}" ] || return 0
   # Ctrl-C ends the tests, which have something to say yet; so it does not end their readers.
-  "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name")
+  "$@" 2>&1 </dev/null | (trap '' INT && tee "$logs/$name.log" | progress "$name") || status=$?
+  echo "$status" >"$logs/$name.status"
+}
+types() { group types nice -n 10 "$bin/mypy"; }
+compiling() { group compiling nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${compiling[@]}"; }
+computing() { group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}"; }
+serving() { group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}"; }
+pages() { group pages "$bin/python" -m pytest "${pages[@]}" "${stacks[@]/#/--ignore=}"; }
+stacks() { group stacks "$bin/python" -m pytest "${stacks[@]}"; }
+
+lane() { # groups, one after the other
+  trap 'stopped=1' INT
+  for name in "$@"; do "$name"; done
 }
 
 jobs=()
-begin() { # a job of its own, which Ctrl-C is passed on to
+begin() { # a lane, which Ctrl-C is passed on to
   set -m
-  "$@" &
+  lane "$@" &
   jobs+=($!)
   set +m
 }
@@ -60,7 +76,7 @@ trap stop INT TERM EXIT
 echo "== format, lint, types"
 "$bin/ruff" format --check --quiet .
 "$bin/ruff" check --quiet .
-begin group types nice -n 10 "$bin/mypy"
+begin types
 
 echo "== weights of the tiny profile (fetched once, kept in the user's cache), and what draws is compiled"
 "$bin/python" -m services.face.compiled &
@@ -69,12 +85,10 @@ drawing=$!
 wait "$drawing"
 
 echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
-others=("${compiling[@]}" "${computing[@]}" "${stacks[@]}" "${pages[@]}")
-begin group compiling nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${compiling[@]}"
-begin group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}"
-begin group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}"
-begin group pages "$bin/python" -m pytest "${pages[@]}" "${stacks[@]/#/--ignore=}"
-begin group stacks "$bin/python" -m pytest "${stacks[@]}"
+begin stacks
+begin serving pages
+begin compiling
+begin computing
 # Beside them: it waits for others, and fails nothing. What is known since yesterday is no fault of
 # this checkout.
 nice -n 10 "$bin/python" -m tests.audit --warn >"$logs/audit.log" 2>&1 </dev/null &
@@ -82,16 +96,11 @@ auditing=$!
 trap 'kill "$auditing" 2>/dev/null || true; stop' INT TERM
 trap - EXIT
 
-worst=0
-statuses=()
 for job in "${jobs[@]}"; do
   while :; do
-    status=0
-    wait "$job" || status=$?
+    wait "$job" || true
     kill -0 "$job" 2>/dev/null || break # else it was a signal that ended the waiting
   done
-  statuses+=("$status")
-  [ "$status" = 0 ] || worst=$status
 done
 
 for name in "${groups[@]:1}"; do # the types' have been shown
@@ -99,7 +108,7 @@ for name in "${groups[@]:1}"; do # the types' have been shown
   echo "== what $name found"
   # Without the progress, which has been shown, too.
   sed '1,/\[100%\]\|^=* FAILURES =\|^=* ERRORS =\|^!!* /{/^=* FAILURES =\|^=* ERRORS =\|^!!* /!d}' \
-    "$logs/$name.log"
+    "$logs/$name.log" 2>/dev/null || true
 done
 
 echo
@@ -109,14 +118,16 @@ cat "$logs/audit.log"
 
 echo
 echo "== summary"
-for number in "${!groups[@]}"; do
-  name=${groups[number]}
-  last=$(grep -E '^=+ .* in [0-9.]+s.* =+$|^(Found|Success:) ' "$logs/$name.log" | tail -1 | sed 's/^=* //; s/ =*$//' || true)
-  echo "$name: ${last:-broke off} (status ${statuses[number]}; all of it in $logs/$name.log)"
+worst=0
+for name in "${groups[@]}"; do
+  status=$(cat "$logs/$name.status" 2>/dev/null || echo 130) # was stopped before its turn
+  [ "$status" = 0 ] || worst=$status
+  last=$(grep -E '^=+ .* in [0-9.]+s.* =+$|^(Found|Success:) ' "$logs/$name.log" 2>/dev/null | tail -1 | sed 's/^=* //; s/ =*$//' || true)
+  echo "$name: ${last:-broke off} (status $status; all of it in $logs/$name.log)"
 done
-failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log"; done |
+failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log" 2>/dev/null || true; done |
   sed -nE 's/^(FAILED|ERROR) (tests\/[^ []+).*/\2/p' | sort -u)
-if grep -q 'no Chromium' "$logs/pages.log" "$logs/stacks.log"; then
+if grep -q 'no Chromium' "$logs/pages.log" "$logs/stacks.log" 2>/dev/null; then
   echo "The browser tests were skipped: there is no Chromium. \`make browser\` installs it."
 fi
 if [ "$worst" = 0 ]; then
