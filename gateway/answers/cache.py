@@ -290,17 +290,15 @@ class AnswerCache:
 
     async def learn(self, question: str, answer: str, speaker: Speaker) -> bool:
         """Remember what was answered; whether that was wanted, and there was room and reason to."""
-        if not (self.learns and self.learned.learn(question, answer, speaker, self.now_s())):
+        if not self._remember(question, answer, speaker):
             return False
-        self._measure()
-        await self._save()
-        if self.sharing is not None:
-            await self.sharing.learned()
+        await self._tell()
         return True
 
     def note(self, question: str, answer: str, speaker: Speaker) -> None:
-        """`learn` on the side: the session that it comes from may end at once."""
-        self._background.run(self.learn(question, answer, speaker))
+        """`learn` on the side: the session that it comes from may end at once, or all of us."""
+        if self._remember(question, answer, speaker):
+            self._background.run(self._tell())
 
     def take_up(self, dumped: str) -> None:
         """Know what another gateway has learned, too. Raises ValueError."""
@@ -322,6 +320,18 @@ class AnswerCache:
         await self._save()
 
     # ------------------------------------------------------------ inside
+
+    def _remember(self, question: str, answer: str, speaker: Speaker) -> bool:
+        known = self.learns and self.learned.learn(question, answer, speaker, self.now_s())
+        if known:
+            self._measure()
+        return known
+
+    async def _tell(self) -> None:
+        """The next start, and the other gateways."""
+        await self._save()
+        if self.sharing is not None:
+            await self.sharing.learned()
 
     def _configured(self, question: str, speaker: Speaker) -> Hit | None:
         language = speaker.spoken_language

@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import nats.errors
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from pydantic import TypeAdapter
 
 from gateway.access.limits import Usage
 from gateway.background import Background
@@ -62,6 +63,10 @@ class Peer:
     address: str
     free: int
     seats: int
+
+
+# What a newer gateway tells beside it is left out.
+_PEER, _USAGE = TypeAdapter(Peer), TypeAdapter(Usage)
 
 
 class Peers:
@@ -285,8 +290,8 @@ class Peers:
             told = await self._bus.client.request(
                 gateway_subject(other), question, timeout=GLANCE_S
             )
-            return Usage(**json.loads(told.data))
-        except (nats.errors.Error, OSError, ValueError, TypeError) as error:
+            return _USAGE.validate_json(told.data)
+        except (nats.errors.Error, OSError, ValueError) as error:
             log.warning("gateway %s does not tell what an app has there: %r", other, error)
             return Usage()
 
@@ -301,12 +306,12 @@ class Peers:
             told = await self._bus.client.request(
                 gateway_subject(owner), session.encode(), timeout=within_s
             )
-            return Peer(**json.loads(told.data))
+            return _PEER.validate_json(told.data)
         except nats.errors.NoRespondersError:
             return None
         except nats.errors.TimeoutError:
             raise StageLostError("session: the gateway that has it does not answer") from None
-        except (nats.errors.Error, OSError, ValueError, TypeError, RecursionError) as error:
+        except (nats.errors.Error, OSError, ValueError) as error:
             raise BusError(f"gateway {owner}: {error}") from error
 
     async def _tell_of_taken(self, message: Msg) -> None:

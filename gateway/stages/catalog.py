@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -18,9 +19,12 @@ from visavis.serving.errors import (
     StageLostError,
     UnknownNameError,
     VisavisError,
+    without_addresses,
 )
 from visavis.serving.lease import CallLimit
 from visavis.v1 import face_pb2, tts_pb2
+
+log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 60.0
@@ -29,7 +33,7 @@ UPLOADS_AT_ONCE = 8
 _NONE_RUNS = "{}: no replica is running"
 
 _READING = ("List", "Get")
-"""Calls that any other replica can answer where the first one has just gone."""
+"""Calls that any other replica can answer where the first one has just gone, or hangs."""
 _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
     grpc.StatusCode.INVALID_ARGUMENT: InvalidInputError,
     grpc.StatusCode.NOT_FOUND: UnknownNameError,
@@ -41,6 +45,10 @@ _ERRORS: dict[grpc.StatusCode, type[VisavisError]] = {
 
 class _GoneError(StageLostError):
     """A replica ends while it is asked."""
+
+
+class _SilentError(StageLostError):
+    """A replica does not answer in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,13 +229,14 @@ class Catalog:
             _known("avatar", name, [a.name for a in await self.avatars()])
 
     async def _call(
-        self, service: str, method: str, request: Any, *, timeout_s: float = CALL_TIMEOUT_S
+        self, service: str, method: str, request: Any, *, timeout_s: float | None = None
     ) -> Any:
+        within_s = CALL_TIMEOUT_S if timeout_s is None else timeout_s
         failed: VisavisError = StageLostError(_NONE_RUNS.format(service))
         for state in await self._replicas(service):
             try:
-                return await self._ask(state, method, request, timeout_s)
-            except _GoneError as error:
+                return await self._ask(state, method, request, within_s)
+            except (_GoneError, _SilentError) as error:
                 failed = error
                 if not method.startswith(_READING):
                     break
@@ -249,16 +258,20 @@ class Catalog:
             service = state.replica.service
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
                 why = f"{service}: it does not answer within {timeout_s:g} s"
-                raise StageLostError(why) from None
+                raise _SilentError(why) from None
             failed = our_error(error, service)
             gone = error.code() is grpc.StatusCode.UNAVAILABLE
             raise (_GoneError(str(failed)) if gone else failed) from None
 
 
 def our_error(error: grpc.aio.AioRpcError, service: str) -> VisavisError:
-    """For one that a service has answered with."""
-    kind = _ERRORS.get(error.code(), StageLostError)
-    return kind(error.details() or f"{service}: {error.code().name}")
+    """For one that a service has answered with, or gRPC in its place."""
+    kind, details = _ERRORS.get(error.code(), StageLostError), error.details() or ""
+    said = without_addresses(details)
+    if said != details:
+        log.warning("%s: %s", service, details)
+        said = f"{service}: {said}"
+    return kind(said or f"{service}: {error.code().name}")
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:

@@ -21,6 +21,7 @@ from visavis.serving.errors import (
     StageLostError,
     UnknownNameError,
     VisavisError,
+    without_addresses,
 )
 from visavis.serving.lifetime.supervision import end_tasks, told_to_end
 from visavis.v1 import control_pb2
@@ -358,7 +359,8 @@ class StageLease:
                 self._listener.stage_event(self.service, event)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            return f"its replica was lost: {details}"
+            log.warning("%s: its replica was lost: %s", self.service, details)
+            return f"its replica was lost: {without_addresses(details or '')}"
         except asyncio.CancelledError:
             if told_to_end():
                 raise
@@ -465,4 +467,5 @@ async def _explain(service: str, call: Any, error: BaseException) -> VisavisErro
     """Our error for the status that ended an Attach stream."""
     code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
     details = error.details() if isinstance(error, grpc.aio.AioRpcError) else await call.details()
-    return _ERRORS.get(code, StageLostError)(f"{service}: {details or code.name}")
+    said = without_addresses(details or code.name)
+    return _ERRORS.get(code, StageLostError)(f"{service}: {said}")

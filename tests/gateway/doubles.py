@@ -82,7 +82,7 @@ class Script:
     network: Callable[[int], Awaitable[int]] | None = None
     """Port by which others reach the one that a replica listens on."""
     silent: set[str] = field(default_factory=set)
-    """Services that do no work."""
+    """Services that do no work, and replicas by their names that list nothing."""
     mute: set[str] = field(default_factory=set)
     """Services that do not say how they are; not the face."""
     lost_pictures: int = 0
@@ -163,6 +163,10 @@ class Double:
     async def stop(self) -> None:
         """As after a kill: streams break, nobody answers any more."""
         await self._micro.stop()
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        """No call reaches it any more; it still says that it is there."""
         await self._server.stop(None)
 
     def register(self, server: grpc.aio.Server) -> None:
@@ -380,6 +384,8 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
         return tts_pb2.ClearPhrasesResponse(removed=removed)
 
     async def ListVoices(self, _request: Any, _context: Any) -> Any:
+        if self.instance in self.script.silent:
+            await asyncio.Event().wait()
         voice = tts_pb2.Voice(
             name="ada",
             languages=["en"],

@@ -130,8 +130,8 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     cache = cache_of()
     await cache.open()
     await cache.learn("Who are you?", "A face.", ADA)
-    await cache.learn("你是谁？", "一张脸。", Speaker("", "zh"))
     found(cache, "who are you")
+    cache.note("你是谁？", "一张脸。", Speaker("", "zh"))  # in its last moment
     await cache.close()
     killed, other = (tmp_path / "new" / f".learned-{name}" for name in ("killed", "other"))
     for unfinished in (killed, other):  # another gateway writes just now
@@ -140,6 +140,7 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     again = cache_of()
     await again.open()
     assert again.learned.all(NOW) == cache.learned.all(NOW)
+    assert [a.answer for a in again.learned.all(NOW)] == ["A face.", "一张脸。"]
     assert again.learned.text_bytes == cache.learned.text_bytes
     assert {path.name for path in (tmp_path / "new").iterdir()} == {LEARNED_FILE, other.name}
 

@@ -277,7 +277,7 @@ async def test_recordings_out_of_order(http: httpx.AsyncClient) -> None:
     problem(await http.post(f"{path}/recording", json={}), 409)
     problem(await http.get(f"{path}/recording.mp4"), 409)
     assert (await http.post(f"{path}/recording/stop")).json()["state"] == "done"
-    assert "nothing" in problem(await http.get(f"{path}/recording.mp4"), 404) or True
+    problem(await http.get(f"{path}/recording.mp4"), 404)
     assert "scope" in problem(await http.post(f"{path}/recording", json={"scope": "x"}), 422)
 
 
@@ -313,6 +313,29 @@ async def test_a_service_that_does_not_answer_in_time_is_named(
     form: dict[str, Any] = {"data": {"name": "slow"}, "files": {"photo": ("x", b"slow")}}
     told = problem(await http.post("/v1/avatars", **form), 503)
     assert told == "face: it does not answer within 0.3 s"
+
+
+async def test_where_a_service_listens_is_told_to_nobody(
+    http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    await doubles.running["tts"].hang_up()
+    told = problem(await http.get("/v1/voices"), 503)
+    assert told == "tts: its replica cannot be reached"
+    await doubles.stop("tts")
+
+
+async def test_a_replica_that_hangs_withholds_no_list(
+    http: httpx.AsyncClient,
+    gateway: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await doubles.start("tts")
+    await meets(gateway, doubles)
+    first = gateway.inside.registry.replicas("tts")[0].replica.instance
+    doubles.script.silent = {first}
+    monkeypatch.setattr(catalog, "CALL_TIMEOUT_S", 2.0)
+    assert [v["name"] for v in (await http.get("/v1/voices")).json()["voices"]] == ["ada"]
 
 
 async def test_what_the_person_shown_has_agreed_to_is_kept_and_told(

@@ -289,7 +289,10 @@ async def test_of_a_gateway_that_is_gone_is_told_so(
     [
         (None, 503, "does not answer"),
         (
-            {"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1, "seats": 1},
+            {
+                **{"instance": "gateway-deadbeef", "address": "127.0.0.1:1", "free": 1, "seats": 1},
+                "newest": "that only gateways tell which are newer than this one",
+            },
             502,
             "reached",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from typing import NoReturn
 
@@ -128,3 +129,14 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
         if isinstance(error, kind):
             return code, str(error) or type(error).__name__
     return grpc.StatusCode.INTERNAL, "internal error; see the service's log"
+
+
+_ADDRESS = re.compile(r"\b(ipv4|ipv6|unix|dns):")
+
+
+def without_addresses(details: str) -> str:
+    """What a call ended with, for whoever is not to know where services listen.
+
+    gRPC's own words name the address that it could not reach; ours name none.
+    """
+    return "its replica cannot be reached" if _ADDRESS.search(details) else details
