@@ -17,7 +17,7 @@ fi
 # compute, at a lower priority, in what those leave of two cores. More lanes are no sooner at their
 # end, and the more of them want a core, the longer each waits for what it has asked.
 compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
-computing=(tests/asr tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
+computing=(tests/asr tests/deploy tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
   tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
 pages=(tests/browser)

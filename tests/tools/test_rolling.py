@@ -97,15 +97,20 @@ async def test_one_restart_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     await restart.run(["tts"], print)
 
 
-async def test_the_one_who_asks_is_told_each_step_and_why_it_failed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("deep", ["", "long" * 30], ids=["", "longer than a socket's address"])
+async def test_the_one_who_asks_is_told_each_step_and_why_it_failed(
+    tmp_path: Path, deep: str
+) -> None:
     async def restart(names: list[str], tell: Any) -> None:
         tell(f"{names[0]} starts")
         if names[0] == "nose":
             raise VisavisError("there is no nose")
 
-    path = control.socket_path(tmp_path, 8080)
+    folder = tmp_path / deep
+    folder.mkdir(exist_ok=True)
+    path = control.socket_path(folder, 8080)
     async with control.listening(path, restart):
-        assert list(control.running_stacks(tmp_path)) == [8080]
+        assert list(control.running_stacks(folder)) == [8080]
         assert [step async for step in control.ask_restart(path, ["face"])] == ["face starts"]
         with pytest.raises(VisavisError, match="there is no nose"):
             async for _ in control.ask_restart(path, ["nose"]):

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ log = logging.getLogger(__name__)
 Restart = Callable[[list[str], Callable[[str], None]], Awaitable[None]]
 """Restarts what is named, and calls with each step."""
 _CONNECT_TIMEOUT_S = 2.0
+
+
+_LONGEST_PATH_BYTES = 100
+"""Of a socket's address: Linux takes 107, others 103."""
 
 
 def socket_path(log_dir: Path, port: int) -> Path:
@@ -60,21 +65,23 @@ async def listening(path: Path, restart: Restart) -> AsyncIterator[None]:
         finally:
             writer.close()
 
-    try:
-        # Of a stack that was killed: nobody else has our port.
-        await asyncio.to_thread(path.unlink, missing_ok=True)
-        server = await asyncio.start_unix_server(connected, path)
-        await asyncio.to_thread(path.chmod, 0o600)
-    except OSError as error:
-        log.warning("`visavis restart` cannot reach this stack: %s: %s", path, error)
-        yield
-        return
-    try:
-        yield
-    finally:
-        server.close()
-        await end_tasks(asked)
-        await asyncio.to_thread(path.unlink, missing_ok=True)
+    with contextlib.ExitStack() as held:
+        try:
+            # Of a stack that was killed: nobody else has our port.
+            await asyncio.to_thread(path.unlink, missing_ok=True)
+            address = held.enter_context(_address(path))
+            server = await asyncio.start_unix_server(connected, address)
+            await asyncio.to_thread(path.chmod, 0o600)
+        except OSError as error:
+            log.warning("`visavis restart` cannot reach this stack: %s: %s", path, error)
+            yield
+            return
+        try:
+            yield
+        finally:
+            server.close()
+            await end_tasks(asked)
+            await asyncio.to_thread(path.unlink, missing_ok=True)
 
 
 async def ask_restart(path: Path, names: list[str]) -> AsyncIterator[str]:
@@ -96,8 +103,9 @@ async def ask_restart(path: Path, names: list[str]) -> AsyncIterator[str]:
 
 async def _connected(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     try:
-        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-            return await asyncio.open_unix_connection(path)
+        with _address(path) as address:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                return await asyncio.open_unix_connection(address)
     except (OSError, TimeoutError) as error:
         raise VisavisError(f"the stack at {path} does not answer: {error}") from error
 
@@ -115,7 +123,23 @@ def _answers(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(_CONNECT_TIMEOUT_S)
         try:
-            probe.connect(str(path))
+            with _address(path) as address:
+                probe.connect(address)
         except OSError:
             return False
         return True
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """By which a socket at `path` is bound and reached. One that is too long goes by way of its
+    folder, opened, on systems that have /proc.
+    """
+    if len(os.fsencode(path)) <= _LONGEST_PATH_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
