@@ -43,6 +43,7 @@ const AWAY = [0, 502, 503, 504];
 
 class Page {
   #typed = null;
+  #returned = ""; // of the field: what has come back into it, and stands in front
   role = query.get("session") ? "viewer" : "visitor";
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
@@ -344,6 +345,7 @@ class Page {
     const words = message.value.trim();
     if (!words || !this.conversation.say(words)) return;
     message.value = "";
+    this.#returned = "";
     byId("send").disabled = true;
     this.#forgetTyped();
   }
@@ -351,7 +353,10 @@ class Page {
   /** What was sent has not arrived, as far as can be told: it is to be sent again. */
   unheard(words) {
     const message = byId("message");
-    message.value = [words, message.value.trim()].filter(Boolean).join(" ");
+    const typed = message.value.trim();
+    const before = typed.startsWith(this.#returned) ? this.#returned : "";
+    this.#returned = [before, words].filter(Boolean).join(" "); // in the order in which it was sent
+    message.value = [this.#returned, typed.slice(before.length).trim()].filter(Boolean).join(" ");
     byId("send").disabled = false;
     this.toasts.error(text("notice.unheard"));
   }

@@ -201,10 +201,11 @@ async def test_what_is_typed_into_a_dead_socket_is_not_lost_nor_sent_twice(
 ) -> None:
     await start(page, stub)
     stub.script.deaf = True
-    await page.fill("#message", "How far is the moon?")
-    await page.press("#message", "Enter")
+    for words in ("How far is the moon?", "In miles."):
+        await page.fill("#message", words)
+        await page.press("#message", "Enter")
     await page.wait_for_selector("body[data-connection=reconnecting]")
-    await expect(page.locator("#message")).to_have_value("How far is the moon?")
+    await expect(page.locator("#message")).to_have_value("How far is the moon? In miles.")
     await expect(page.locator(".toast[role=alert]")).to_contain_text("may not have arrived")
     stub.script.deaf = False
     await page.wait_for_selector("body[data-connection=live]")
