@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import Enum
@@ -23,8 +22,6 @@ from visavis.serving.errors import (
 )
 from visavis.serving.lease import CallLimit
 from visavis.v1 import face_pb2, tts_pb2
-
-log = logging.getLogger(__name__)
 
 CALL_TIMEOUT_S = 5.0
 CREATE_TIMEOUT_S = 60.0
@@ -267,11 +264,8 @@ class Catalog:
 def our_error(error: grpc.aio.AioRpcError, service: str) -> VisavisError:
     """For one that a service has answered with, or gRPC in its place."""
     kind, details = _ERRORS.get(error.code(), StageLostError), error.details() or ""
-    said = without_addresses(details)
-    if said != details:
-        log.warning("%s: %s", service, details)
-        said = f"{service}: {said}"
-    return kind(said or f"{service}: {error.code().name}")
+    said = without_addresses(details or error.code().name, service)
+    return kind(details if said == details else f"{service}: {said}")
 
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:

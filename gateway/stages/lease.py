@@ -359,8 +359,7 @@ class StageLease:
                 self._listener.stage_event(self.service, event)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as error:
             details = error.details() if isinstance(error, grpc.aio.AioRpcError) else str(error)
-            log.warning("%s: its replica was lost: %s", self.service, details)
-            return f"its replica was lost: {without_addresses(details or '')}"
+            return f"its replica was lost: {without_addresses(details or '', self.service)}"
         except asyncio.CancelledError:
             if told_to_end():
                 raise
@@ -467,5 +466,5 @@ async def _explain(service: str, call: Any, error: BaseException) -> VisavisErro
     """Our error for the status that ended an Attach stream."""
     code = error.code() if isinstance(error, grpc.aio.AioRpcError) else await call.code()
     details = error.details() if isinstance(error, grpc.aio.AioRpcError) else await call.details()
-    said = without_addresses(details or code.name)
+    said = without_addresses(details or code.name, service)
     return _ERRORS.get(code, StageLostError)(f"{service}: {said}")

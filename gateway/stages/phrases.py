@@ -10,6 +10,7 @@ import grpc.aio
 
 from gateway.stages.registry import Registry
 from visavis.serving.discovery import Replica
+from visavis.serving.errors import without_addresses
 from visavis.v1 import tts_pb2
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ class Phrases:
             stub = self._registry.stub(replica)
             made = await stub.Prerender(request, timeout=PRERENDER_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
-            reason = error.details() or error.code().name
+            reason = without_addresses(error.details() or error.code().name, replica.instance)
             return Prerendered(replica.instance, text, error=reason)
         return Prerendered(replica.instance, text, made.phrases, made.made, made.evicted)
 

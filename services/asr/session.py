@@ -30,7 +30,15 @@ from visavis.serving.stage import Stage, StageWork, Turn
 from visavis.serving.telemetry import traces
 from visavis.wire.bus import Subscription
 from visavis.wire.clock import Clock, monotonic_ns
-from visavis.wire.media import PcmChunk, Place, Stamp, TranscriptChunk, TranscriptEvent, WordTime
+from visavis.wire.media import (
+    Chunk,
+    PcmChunk,
+    Place,
+    Stamp,
+    TranscriptChunk,
+    TranscriptEvent,
+    WordTime,
+)
 from visavis.wire.subjects import Kind
 
 log = logging.getLogger(__name__)
@@ -348,7 +356,7 @@ class TranscribingSession(StageWork):
             await self._keep_time(chunk)
             await self._listening.hear(chunk.pcm, chunk.sample_rate_hz)
 
-    async def _next(self, microphone: Subscription) -> Any:
+    async def _next(self, microphone: Subscription) -> Chunk:
         """Raises TimeoutError after _PATIENCE_S without one, StopAsyncIteration at the end."""
         try:
             async with asyncio.timeout(_PATIENCE_S - _ANEW_S):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sys
 from typing import NoReturn
 
 import grpc
+
+log = logging.getLogger(__name__)
 
 
 class VisavisError(Exception):
@@ -134,9 +137,13 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
 _ADDRESS = re.compile(r"\b(ipv4|ipv6|unix|dns):")
 
 
-def without_addresses(details: str) -> str:
-    """What a call ended with, for whoever is not to know where services listen.
+def without_addresses(details: str, service: str) -> str:
+    """What a call to `service` ended with, for whoever is not to know where services listen.
 
-    gRPC's own words name the address that it could not reach; ours name none.
+    gRPC's own words name the address that it could not reach, which is for our log alone; those of
+    services name none.
     """
-    return "its replica cannot be reached" if _ADDRESS.search(details) else details
+    if not _ADDRESS.search(details):
+        return details
+    log.warning("%s: %s", service, details)
+    return "its replica cannot be reached"

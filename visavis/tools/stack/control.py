@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 Restart = Callable[[list[str], Callable[[str], None]], Awaitable[None]]
 """Restarts what is named, and calls with each step."""
 _CONNECT_TIMEOUT_S = 2.0
-
-
 _LONGEST_PATH_BYTES = 100
 """Of a socket's address: Linux takes 107, others 103."""
 
