@@ -180,7 +180,9 @@ def test_a_bench_without_a_gpu_measures_the_fallback_and_says_so(
 
 def test_the_other_commands_need_neither_ffmpeg_nor_onnx_nor_a_compiler() -> None:
     told = (
-        "import sys, visavis.tools.cli.main; "
+        "import sys; from typer.testing import CliRunner; from visavis.tools.cli.main import app; "
+        "helped = [CliRunner().invoke(app, [*of, '--help']) for of in ([], ['bench'])]; "
+        "assert all(run.exit_code == 0 for run in helped); "
         "heavy = {'av', 'onnx', 'onnxruntime', 'tensorrt_rtx', 'cuda'}; "
         "sys.exit(', '.join(heavy & {*sys.modules}))"
     )

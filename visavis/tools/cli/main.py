@@ -1,82 +1,120 @@
-"""The `visavis` command: one module per command, mounted here."""
+"""The `visavis` command: one module per command, found here by its name."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping, MutableMapping
+from importlib import import_module
+from importlib.metadata import version
 from io import TextIOWrapper
+from typing import Annotated, Any, Final, cast
 
 import typer
 from rich.console import Console
 from rich.text import Text
+from typer.core import TyperGroup
 
 from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
-from visavis.tools.bench.barge_in import barge_in
-from visavis.tools.bench.drawing import drawing
-from visavis.tools.bench.face import face
-from visavis.tools.bench.latency import latency
-from visavis.tools.bench.load.command import load
-from visavis.tools.bench.partials import partials
-from visavis.tools.bench.quality import quality
-from visavis.tools.bench.questions import questions
-from visavis.tools.bench.room.command import room
-from visavis.tools.bench.simulate.command import simulate
-from visavis.tools.bench.sync import sync
-from visavis.tools.bench.turns import turns
-from visavis.tools.cli.ask import ask
-from visavis.tools.cli.avatar import avatar_app
-from visavis.tools.cli.bundle import bundle_app
-from visavis.tools.cli.cache import cache_app
-from visavis.tools.cli.doctor import doctor
-from visavis.tools.cli.engine.commands import engine_app
-from visavis.tools.cli.models import models_app
-from visavis.tools.cli.script import script
-from visavis.tools.cli.timeline import timeline
-from visavis.tools.cli.up import keys, restart, up
-from visavis.tools.live import live_app
-from visavis.tools.plan.command import plan
+
+_BENCHMARKS = {
+    "questions": "visavis.tools.bench.questions:questions",
+    "latency": "visavis.tools.bench.latency:latency",
+    "load": "visavis.tools.bench.load.command:load",
+    "simulate": "visavis.tools.bench.simulate.command:simulate",
+    "barge-in": "visavis.tools.bench.barge_in:barge_in",
+    "partials": "visavis.tools.bench.partials:partials",
+    "turns": "visavis.tools.bench.turns:turns",
+    "sync": "visavis.tools.bench.sync:sync",
+    "quality": "visavis.tools.bench.quality:quality",
+    "face": "visavis.tools.bench.face:face",
+    "drawing": "visavis.tools.bench.drawing:drawing",
+    "room": "visavis.tools.bench.room.command:room",
+}
+_COMMANDS = {
+    "up": "visavis.tools.cli.up:up",
+    "restart": "visavis.tools.cli.up:restart",
+    "keys": "visavis.tools.cli.up:keys",
+    "ask": "visavis.tools.cli.ask:ask",
+    "script": "visavis.tools.cli.script:script",
+    "timeline": "visavis.tools.cli.timeline:timeline",
+    "plan": "visavis.tools.plan.command:plan",
+    "doctor": "visavis.tools.cli.doctor:doctor",
+    "avatar": "visavis.tools.cli.avatar:avatar_app",
+    "live": "visavis.tools.live:live_app",
+    "cache": "visavis.tools.cli.cache:cache_app",
+    "models": "visavis.tools.cli.models:models_app",
+    "engine": "visavis.tools.cli.engine.commands:engine_app",
+    "bench": "visavis.tools.cli.main:bench_app",
+    "bundle": "visavis.tools.cli.bundle:bundle_app",
+}
+_MARKUP: Final = "markdown"
+
+
+class _Imported(Mapping[str, Any]):
+    """Commands by name, each imported when it is asked for: all of them take a second longer."""
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        """places: name to "module:function", or "module:app" of several."""
+        self._places = places
+
+    def __getitem__(self, name: str) -> Any:
+        module, _, attribute = self._places[name].partition(":")
+        found = getattr(import_module(module), attribute)
+        holder = typer.Typer(rich_markup_mode=_MARKUP, pretty_exceptions_enable=False)
+        if isinstance(found, typer.Typer):
+            holder.add_typer(found, name=name)
+        else:
+            holder.command(name)(found)
+        return typer.main.get_group(holder).commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+def _group_of(places: Mapping[str, str]) -> type[TyperGroup]:
+    class Group(TyperGroup):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__(**settings)
+            # Typer reads them only, once they are there.
+            self.commands = cast(MutableMapping[str, Any], _Imported(places))
+
+    return Group
+
 
 bench_app = typer.Typer(
+    cls=_group_of(_BENCHMARKS),
     no_args_is_help=True,
     help="Measure a running stack through its public API, as a visitor meets it. Without one, "
     "a stack is started. Definitions: docs/benchmarks.md.",
 )
-bench_app.command()(questions)
-bench_app.command()(latency)
-bench_app.command()(load)
-bench_app.command()(simulate)
-bench_app.command("barge-in")(barge_in)
-bench_app.command()(partials)
-bench_app.command()(turns)
-bench_app.command()(sync)
-bench_app.command()(quality)
-bench_app.command()(face)
-bench_app.command()(drawing)
-bench_app.command()(room)
-
 app = typer.Typer(
-    name="visavis",
+    cls=_group_of(_COMMANDS),
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=_MARKUP,
     pretty_exceptions_enable=False,
-    help="A real-time digital human: speak or type to a face, and it answers "
-    "with voice and lips in step. Start with `visavis up`.",
 )
-app.command()(up)
-app.command()(restart)
-app.command()(keys)
-app.command()(ask)
-app.command()(script)
-app.command()(timeline)
-app.command()(plan)
-app.add_typer(avatar_app, name="avatar")
-app.add_typer(live_app, name="live")
-app.add_typer(cache_app, name="cache")
-app.add_typer(models_app, name="models")
-app.add_typer(engine_app, name="engine")
-app.add_typer(bench_app, name="bench")
-app.add_typer(bundle_app, name="bundle")
-app.command()(doctor)
+
+
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"visavis {version('visavis')}")
+        raise typer.Exit
+
+
+@app.callback()
+def visavis(
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Tell the version."),
+    ] = False,
+) -> None:
+    """A real-time digital human: speak or type to a face, and it answers with voice and lips in
+    step. Start with `visavis up`.
+    """
 
 
 def main() -> None:

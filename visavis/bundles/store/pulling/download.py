@@ -15,8 +15,7 @@ import httpx
 
 from visavis.bundles.store.installed import as_store_error, free_bytes, require_space
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.pulling.sources.pypi import without_password
-from visavis.bundles.store.pulling.sources.remote import Remote
+from visavis.bundles.store.pulling.sources.remote import Remote, without_password
 from visavis.bundles.store.pulling.web import Web, retryable
 from visavis.serving.errors import ModelStoreError
 

@@ -20,7 +20,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import certifi
 import httpx
-from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
 from visavis.serving.errors import ModelStoreError
 
@@ -33,7 +32,7 @@ _CONFIG_TIMEOUT_S = 30
 class PipSettings:
     """The part of pip's configuration that says where and how to download."""
 
-    index_urls: tuple[str, ...] = (PYPI_SIMPLE_ENDPOINT,)
+    index_urls: tuple[str, ...] = field(default_factory=lambda: (_public_index(),))
     find_links: tuple[str, ...] = ()
     cert: str | None = None
     proxy: str | None = None
@@ -59,7 +58,13 @@ class PipSettings:
 
 
 def _index(options: Mapping[str, str]) -> str:
-    return options.get("index-url") or options.get("pypi-url") or PYPI_SIMPLE_ENDPOINT
+    return options.get("index-url") or options.get("pypi-url") or _public_index()
+
+
+def _public_index() -> str:
+    from pypi_simple import PYPI_SIMPLE_ENDPOINT  # slow to import; nothing is pulled at most starts
+
+    return PYPI_SIMPLE_ENDPOINT
 
 
 def _is_true(value: str) -> bool:

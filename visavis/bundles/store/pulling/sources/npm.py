@@ -17,8 +17,7 @@ from urllib.parse import quote, urlsplit
 from packageurl.contrib.purl2url import get_download_url
 
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.pulling.sources.pypi import without_password
-from visavis.bundles.store.pulling.sources.remote import Digest, Remote
+from visavis.bundles.store.pulling.sources.remote import Digest, Remote, without_password
 from visavis.bundles.store.pulling.web import Web
 from visavis.serving.errors import ModelStoreError
 

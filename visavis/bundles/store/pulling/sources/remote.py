@@ -12,7 +12,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
+from urllib.request import url2pathname
 
 from visavis.bundles.store.manifest import Archive
 from visavis.serving.errors import ModelStoreError
@@ -90,3 +91,15 @@ def hub_endpoint() -> str:
             "no model hub is configured: set HF_ENDPOINT, or `pip install huggingface_hub`"
         ) from error
     return str(ENDPOINT).rstrip("/")
+
+
+def without_password(url: str) -> str:
+    """`url` without user name and password, fit for a message."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def local_path(url: str) -> Path | None:
+    """The path behind a `file://` URL; None for any other URL."""
+    parts = urlsplit(url)
+    return Path(url2pathname(parts.path)) if parts.scheme == "file" else None

