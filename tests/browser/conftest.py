@@ -14,7 +14,13 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from tests.browser.stub_gateway import StubGateway
 
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",

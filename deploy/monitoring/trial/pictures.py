@@ -38,7 +38,13 @@ from deploy.monitoring.trial.drawing import (
 from deploy.monitoring.trial.prometheus import Prometheus
 from visavis.serving.errors import VisavisError
 
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_BROWSERS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 _WIDTH, _MARGIN, _GAP, _HEAD = 1440, 14, 8, 56
 _COLUMNS, _UNIT, _ROW = 24, 25, 34
 _STEP_S = 5.0
