@@ -569,6 +569,22 @@ def test_it_lives_again_when_it_is_told_to() -> None:
     assert len(viewer.frames) >= 4
 
 
+def test_a_turn_that_has_begun_goes_on_where_it_was_told_too_late_to_live_again() -> None:
+    viewer = loop_viewer()
+    viewer.animator.rest(0)
+    viewer.run(1.0)
+    viewer.animator.advance(1, viewer.now_s, seen=500)
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.02)
+    assert viewer.frames and not viewer.frames[-1].live
+    viewer.animator.wake(501, viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S)
+    spoken = [f for f in viewer.frames if not f.live]
+    assert [f.motion for f in spoken] == [spoken[0].motion + k for k in range(len(spoken))]
+    assert not any(f.restart for f in spoken[1:])
+
+
 def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then() -> None:
     viewer = loop_viewer()
     viewer.animator.rest(0)

@@ -173,7 +173,11 @@ class Animator:
     def wake(self, frame: int | None, now_s: float) -> None:
         """Live frames are wanted again: viewers see this frame of the motion now; None: no new
         one since the rest began.
+
+        Where a turn has begun meanwhile, whose frames follow, it means nothing.
         """
+        if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            return
         if frame is not None:
             self._memory.see(frame, now_s)
         self._go_on_from_seen(now_s)
