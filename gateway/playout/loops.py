@@ -48,8 +48,10 @@ class IdleLoop:
         return self.pictures[part * life + segment_of(block, self.segments) * length + within]
 
     def keyframe_from(self, frame: int) -> int:
-        """The first frame from this one on that is shown by a key frame."""
-        return next(k for k in range(frame, frame + len(self.pictures)) if self.at(k).keyframe)
+        """The first frame from this one on that begins a second: a key frame in every codec, and
+        where each part of listening begins. Others may be key frames, too.
+        """
+        return -(-frame // self.part_frames) * self.part_frames
 
 
 @dataclass(slots=True)

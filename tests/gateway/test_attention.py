@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from gateway.playout.attention import LATE_S, Attending, Attention, AttentionOrder
 from gateway.playout.idle import NODS_APART
 from gateway.playout.pictures import ReleasedPicture
-from tests.gateway.test_idle import H264, PARTS, RESTS, SECOND, Face, looping, motion
+from tests.gateway.test_idle import H264, PARTS, RESTS, SECOND, Face, loop_of, looping, motion
 from visavis.wire.idle_order import Listening
-from visavis.wire.media import TranscriptEvent
+from visavis.wire.media import TranscriptEvent, VideoCodec
 
 LISTEN = AttentionOrder(Attention.LISTENING)
 NOD = AttentionOrder(Attention.LISTENING, cue=True)
@@ -126,6 +128,28 @@ def test_it_listens_and_nods_from_memory_in_the_motion_in_which_it_rested() -> N
     assert face.orders == [], "the face draws nothing"
     face.run((NODS_APART - 2) * SECOND)
     assert attend(face, NOD) == nods + NODS_APART * SECOND
+
+
+def test_it_begins_to_listen_and_nods_where_those_are_drawn_from_whatever_is_a_key_frame() -> None:
+    """As of a face that its viewers draw themselves: each picture stands on its own."""
+    face = Face(VideoCodec.BLENDSHAPES)
+    face.run(1)
+    for listening in (False, True):
+        loop = loop_of(codec=VideoCodec.BLENDSHAPES, listening=listening)
+        alone = tuple(replace(picture, keyframe=True) for picture in loop.pictures)
+        face.playout.idle.offer(replace(loop, pictures=alone))
+    face.run(SECOND + 7)
+    face.live = False
+    face.run(SECOND // 2)
+    begins = attend(face, LISTEN)
+    assert begins is not None and begins % SECOND == 0
+    seen = face.run(2 * SECOND + 3)
+    nods = attend(face, NOD)
+    assert nods is not None and nods % SECOND == 0
+    seen += face.run(2 * SECOND)
+    listened = shown(seen).lstrip(REST)
+    gone_on = nods - begins - SECOND
+    assert listened.startswith(BEGINS + "O" * gone_on + NODS + "O")
 
 
 def test_an_answer_goes_on_from_a_face_that_listens() -> None:
