@@ -31,6 +31,10 @@ class AttentionOrder:
 
     attention: Attention
     cue: bool = False
+    shown_from: int | None = None
+    """Frame of the motion from which on that is shown from memory: that it listens or, with cue,
+    that it nods.
+    """
 
 
 class Attending:

@@ -12,7 +12,7 @@ and nods, each from a key frame on of which the face is told.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.playout.attention import Attention, AttentionOrder
 from gateway.playout.loops import IdleLoop, LoopClock
@@ -116,18 +116,18 @@ class IdleLife:
             return
         self._leave(clock, now)
 
-    def attend(self, order: AttentionOrder, now: int) -> int | None:
-        """What the face attends to from now on; the frame of the motion from which on the loop
-        shows it. None: the face's own pictures do.
+    def attend(self, order: AttentionOrder, now: int) -> AttentionOrder:
+        """What the face attends to from now on: the order as it is to be told, with what the loop
+        shows of it. A cue that the loop does not nod at is none.
         """
         self._attention = order.attention
         clock = self._clock
         if clock is None or self._leaving or order.attention is Attention.NOBODY:
-            return None
+            return order
         listens = order.attention is Attention.LISTENING
         if not listens or not self._shown or not self._has(self._shown, listening=True):
             self._leave(clock, now)
-            return None
+            return order
         loop = self._listening[min(self._shown)]
         seen = [frame for frame in self._shown.values() if frame is not None]
         soon = max(seen, default=clock.frame(now)) + 1
@@ -138,8 +138,8 @@ class IdleLife:
             nods_from = loop.keyframe_from(max(soon, last + loop.part_frames))
             if clock.nods_from is None or nods_from - last >= NODS_APART * loop.part_frames:
                 clock.nods_from = nods_from
-                return nods_from
-        return clock.listens_from
+                return replace(order, shown_from=nods_from)
+        return replace(order, cue=False, shown_from=clock.listens_from)
 
     def restart(self) -> None:
         """Another face begins, anywhere in the motion: what the last one was told is void."""

@@ -165,8 +165,8 @@ class Ticks:
         """Have the face listen or think."""
         order = self._attending.review(self._conversation.state, now, watched=self._watched)
         if order is not None:
-            shown_from = self._playout.idle.attend(order, self._playout.now_samples)
-            self._run(self._parts.stages.tell_attention(order, shown_from))
+            told = self._playout.idle.attend(order, self._playout.now_samples)
+            self._run(self._parts.stages.tell_attention(told))
 
     def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer needs one; asked of the face at most every 0.4 s. A loop has one each second."""

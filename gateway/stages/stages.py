@@ -294,14 +294,12 @@ class Stages:
         idle = face_pb2.SetIdle(live=order.live, motion_frame=order.frame)
         await self._leases["face"].send(face_pb2.FaceAttachRequest(idle=idle))
 
-    async def tell_attention(self, order: AttentionOrder, shown_from: int | None) -> None:
-        """How the face is to look while it says nothing; shown_from: which the loop shows from
-        this frame on. Raises StageLostError.
-        """
+    async def tell_attention(self, order: AttentionOrder) -> None:
+        """How the face is to look while it says nothing. Raises StageLostError."""
         if not self.attached:
             return
         phase = _ATTENTION[order.attention]
-        attention = face_pb2.SetAttention(phase=phase, cue=order.cue, shown_from=shown_from)
+        attention = face_pb2.SetAttention(phase=phase, cue=order.cue, shown_from=order.shown_from)
         await self._leases["face"].send(face_pb2.FaceAttachRequest(attention=attention))
 
     def _weigh_face(self) -> None:

@@ -82,8 +82,13 @@ BEGINS, GOES_ON, NODS = (PARTS[part].decode() * SECOND for part in Listening)
 REST = RESTS.decode()
 
 
-def attend(face: Face, order: AttentionOrder) -> int | None:
+def told(face: Face, order: AttentionOrder) -> AttentionOrder:
+    """What its face is told of an order."""
     return face.playout.idle.attend(order, face.playout.now_samples)
+
+
+def attend(face: Face, order: AttentionOrder) -> int | None:
+    return told(face, order).shown_from
 
 
 def spoken_to_from_memory() -> tuple[Face, int]:
@@ -150,6 +155,19 @@ def test_it_begins_to_listen_and_nods_where_those_are_drawn_from_whatever_is_a_k
     listened = shown(seen).lstrip(REST)
     gone_on = nods - begins - SECOND
     assert listened.startswith(BEGINS + "O" * gone_on + NODS + "O")
+
+
+def test_a_face_is_told_of_a_cue_only_where_it_is_shown_to_nod() -> None:
+    face = listening_live()
+    attend(face, NOBODY)
+    face.run(2)
+    begins = told(face, NOD)
+    assert begins == replace(LISTEN, shown_from=begins.shown_from), "it only begins to listen"
+    face.run(3 * SECOND)
+    nods = told(face, NOD)
+    assert nods == replace(NOD, shown_from=nods.shown_from) and nods.shown_from is not None
+    face.run(SECOND)
+    assert told(face, NOD) == begins, "it nods already"
 
 
 def test_an_answer_goes_on_from_a_face_that_listens() -> None:
