@@ -217,7 +217,9 @@ class IdleLife:
                 self._leave(clock, now)
             return
         away = now - self._seen[1] >= SILENT_SAMPLES
-        listens = settled is Attention.LISTENING
+        listens = self._attention is Attention.LISTENING
+        if away:
+            listens = listens and self._has(codecs, listening=True)
         if not codecs or not idle or (settled is not self._attention and not away):
             return
         if not self.digest or not self._has(codecs, listening=listens):

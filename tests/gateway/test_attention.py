@@ -221,6 +221,15 @@ def test_one_who_listens_live_is_shown_from_memory_once_that_looks_the_same() ->
     assert face.run(1) and face.orders[-1].live, "nothing from memory shows it think"
 
 
+def test_a_face_that_is_lost_while_it_listens_is_shown_listening() -> None:
+    face = listening_live()
+    face.listening, face.at_rest = True, False
+    face.run(3)
+    face.live = False
+    seen = shown(face.run(4 * SECOND))
+    assert seen.endswith("O" * 2 * SECOND) and REST not in seen
+
+
 def test_a_face_of_which_no_loop_that_listens_is_here_is_drawn() -> None:
     face = looping()
     face.orders = []
