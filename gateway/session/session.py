@@ -156,6 +156,7 @@ class Session:
             self._perform,
             ears,
             partial(self._take_off, attached=False),
+            lambda: self._background.run(self.stages.brief_face()),
         )
 
     def _unasked(self) -> Unasked:

@@ -119,6 +119,8 @@ class Stages:
         newest utterance that was his own, from which it learns how he pauses."""
         self._face_stale = False
         self._codecs = options.codecs
+        self._attention = Attention.NOBODY
+        """Of the face, as it is wanted."""
         configs = {
             "asr": self._asr_config,
             "llm": self._llm_config,
@@ -296,11 +298,19 @@ class Stages:
 
     async def tell_attention(self, order: AttentionOrder) -> None:
         """How the face is to look while it says nothing. Raises StageLostError."""
+        self._attention = order.attention
         if not self.attached:
-            return
+            return  # it is told as it comes
         phase = _ATTENTION[order.attention]
         attention = face_pb2.SetAttention(phase=phase, cue=order.cue, shown_from=order.shown_from)
         await self._leases["face"].send(face_pb2.FaceAttachRequest(attention=attention))
+
+    async def brief_face(self) -> None:
+        """Tell a face that has come what is not in its first message. Raises StageLostError."""
+        if not self._codecs:
+            await self.set_codecs(())
+        if self._attention is not Attention.NOBODY:
+            await self.tell_attention(AttentionOrder(self._attention))
 
     def _weigh_face(self) -> None:
         """Where every viewer draws it himself, the face is asked for next to nothing."""
@@ -403,6 +413,7 @@ class StageNews:
     """Tells the conversation what stages say over their leases: turns that fail, replicas that go.
 
     perform: carries out what follows. avatar_gone: called where no replica knows the avatar.
+    face_came: called where one has the session that did not have it.
     """
 
     def __init__(
@@ -413,9 +424,11 @@ class StageNews:
         perform: Callable[[Sequence[Action]], None],
         ears: Ears,
         avatar_gone: Callable[[], None],
+        face_came: Callable[[], object],
     ) -> None:
         self._conversation = conversation
         self._avatar_gone = avatar_gone
+        self._face_came = face_came
         self._playout = playout
         self._ears = ears
         self._clock = clock
@@ -468,6 +481,7 @@ class StageNews:
         """A stage is (again) attached, or another replica has taken over."""
         if service == "face":
             self._playout.restart_stream()
+            self._face_came()
         elif service == "asr":
             self._ears.switch()
         elif service == "llm":

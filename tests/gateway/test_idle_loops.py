@@ -85,6 +85,35 @@ async def test_a_face_that_comes_back_finds_its_loop_shown(
         assert live.value == 0
 
 
+async def test_a_face_that_comes_while_somebody_speaks_listens_to_him(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session, watching(client, session.id):
+        visitor = Visitor(doubles, session)
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await until(lambda: doubles.seen.of("face", "attention"))
+        await doubles.stop("face")
+        told = len(doubles.seen.of("face", "attention"))
+        await doubles.start("face")
+        await until(lambda: len(doubles.seen.of("face", "attention")) > told)
+        newest = doubles.seen.of("face", "attention")[-1].attention
+        assert newest.phase == face_pb2.SetAttention.LISTENING and not newest.cue
+
+
+async def test_a_face_that_comes_while_nobody_watches_is_told_to_draw_nothing(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        async with watching(client, session.id):
+            await until(lambda: doubles.seen.live_pictures)
+        await until(lambda: doubles.seen.of("face", "codecs"))
+        await doubles.stop("face")
+        told = len(doubles.seen.of("face", "codecs"))
+        await doubles.start("face")
+        await until(lambda: len(doubles.seen.of("face", "codecs")) > told)
+        assert not doubles.seen.of("face", "codecs")[-1].codecs.codecs
+
+
 async def test_a_loop_of_another_face_is_not_shown(client: GatewayClient, doubles: Doubles) -> None:
     doubles.script.loop, doubles.script.lent_loop = "23456789abcdef01", "3456789abcdef012"
     failed = MetricGrowth("gateway_idle_loop_fetches_total", result="failed")
