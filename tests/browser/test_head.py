@@ -126,6 +126,51 @@ async def test_the_avatars_head_stands_as_in_its_portrait(
         assert [lamp["direction"] for lamp in light["lamps"]] == [[1, 0, 0]]
 
 
+async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    stub.script.avatars = ["eileen", "grandma-gu", "otto"]
+    held = asyncio.Event()
+
+    async def head_of(route: Route) -> None:
+        name = route.request.url.split("/")[-2]
+        if name == "grandma-gu":
+            await held.wait()
+        # The file does not tell whose it is: how its portrait shows it does.
+        await route.fulfill(json=SCENE | {"neck": [stub.script.avatars.index(name), 0.0, 0.0]})
+
+    async with fresh_page(drawing) as page:
+        given = {"body": block_head(), "content_type": "model/gltf-binary"}
+        await page.route("**/v1/avatars/*/head.glb", partial(_fulfil, given))
+        await page.route("**/v1/avatars/*/head.json", head_of)
+        wall = {"body": made_head.bundle_files()["background.png"], "content_type": "image/png"}
+        await page.route("**/v1/avatars/*/background.png", partial(_fulfil, wall))
+        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
+        await page.click("#start-type")
+        await page.wait_for_selector("#head")
+        await page.evaluate(
+            """async () => {
+              const { HeadScene } = await import("/static/head/scene.js");
+              const wear = HeadScene.prototype.wear;
+              window.worn = [];
+              HeadScene.prototype.wear = function (head) {
+                window.worn.push(head.scene.neck[0]);
+                wear.call(this, head);
+              };
+            }"""
+        )
+        await page.click("#settings-open")
+        async with page.expect_request("**/grandma-gu/head.json"):
+            await page.click("#avatars label:has([value=grandma-gu])")
+        await page.click("#avatars label:has([value=otto])")
+        await until_true(page, "worn.join() === '2'")
+        async with page.expect_request_finished(lambda r: "grandma-gu/head.json" in r.url):
+            held.set()
+        await page.click("#avatars label:has([value=eileen])")
+        await until_true(page, "worn.at(-1) === 0")
+        assert await page.evaluate("worn") == [2, 0]
+
+
 async def _fulfil(given: dict[str, Any], route: Route) -> None:
     await route.fulfill(**given)
 

@@ -18,6 +18,7 @@ export class HeadView {
   #scene = null;
   #stream = null;
   #wearing = "";
+  #asked = null;
   #wall = null;
   #backdrop = "";
 
@@ -43,7 +44,7 @@ export class HeadView {
     if (this.#preferences.get("drawnBy") !== "client") return "server";
     try {
       await this.#wear(this.#preferences.get("headFile") === "own" ? await kept("headFile") : null);
-      return "client";
+      return this.#preferences.get("drawnBy");
     } catch (error) {
       this.#giveUp(error);
       return "server";
@@ -52,8 +53,8 @@ export class HeadView {
 
   /** Another avatar is worn: its head is drawn, or by the server where it has none. */
   async avatarChanged() {
-    if (!this.#scene) return;
-    void this.#paintBackground();
+    if (!this.#scene && !this.#asked) return;
+    if (this.#scene) void this.#paintBackground();
     if (this.#preferences.get("headFile") !== "own") await this.#again();
   }
 
@@ -84,7 +85,8 @@ export class HeadView {
   async #again(file) {
     if (this.#preferences.get("drawnBy") === "client") {
       try {
-        await this.#wear(file ?? (this.#preferences.get("headFile") === "own" ? await kept("headFile") : null));
+        const own = file ?? (this.#preferences.get("headFile") === "own" ? await kept("headFile") : null);
+        if (!(await this.#wear(own))) return;
         if (file) await keep("headFile", file);
       } catch (error) {
         if (!file) this.#giveUp(error);
@@ -101,23 +103,38 @@ export class HeadView {
     this.#onDrawnBy("server");
   }
 
+  /** Whether it is worn now: not where another one has been asked for meanwhile, or the server. */
   async #wear(file) {
-    const { canDraw, HeadScene } = await import("./scene.js");
-    if (!this.#scene && !canDraw()) throw new Error("head.no-webgl");
-    const name = file ? "" : this.#avatar();
-    if (file?.size > LARGEST_BYTES) throw new Error("head.unfit.large");
-    if (this.#scene && name && name === this.#wearing) return;
-    const [{ headOf }, [bytes, scene, wall]] = await Promise.all([
-      import("./model.js"),
-      file ? file.arrayBuffer().then((own) => [own, null, null]) : this.#load(name),
-    ]);
-    const head = await headOf(bytes, scene);
-    this.#wall = wall;
-    if (this.#scene) void this.#paintBackground();
-    else this.#open(HeadScene);
-    this.#scene.wear(head);
-    this.#wearing = name;
-    if (this.#stream) this.follow(this.#stream);
+    const asked = (this.#asked = {});
+    const overtaken = () => this.#asked !== asked;
+    try {
+      const { canDraw, HeadScene } = await import("./scene.js");
+      if (!this.#scene && !canDraw()) throw new Error("head.no-webgl");
+      const name = file ? "" : this.#avatar();
+      if (file?.size > LARGEST_BYTES) throw new Error("head.unfit.large");
+      if (this.#scene && name && name === this.#wearing) return !overtaken();
+      const [{ headOf }, [bytes, scene, wall]] = await Promise.all([
+        import("./model.js"),
+        file ? file.arrayBuffer().then((own) => [own, null, null]) : this.#load(name),
+      ]);
+      const head = await headOf(bytes, scene);
+      if (overtaken()) {
+        head.dispose();
+        return false;
+      }
+      this.#wall = wall;
+      if (this.#scene) void this.#paintBackground();
+      else this.#open(HeadScene);
+      this.#scene.wear(head);
+      this.#wearing = name;
+      if (this.#stream) this.follow(this.#stream);
+      return true;
+    } catch (error) {
+      if (overtaken()) return false;
+      throw error;
+    } finally {
+      if (!overtaken()) this.#asked = null;
+    }
   }
 
   #open(HeadScene) {
@@ -161,6 +178,7 @@ export class HeadView {
   }
 
   #end() {
+    this.#asked = null;
     this.follow(null);
     this.#scene?.dispose();
     this.#scene?.canvas.remove();
