@@ -90,17 +90,28 @@ SCENE: dict[str, Any] = {
 }
 
 
+WALL = made_head.bundle_files()["background.png"]
+
+
+async def give_heads(page: Page) -> None:
+    """Each avatar has one, the same."""
+    for file, given in (
+        ("head.glb", {"body": block_head(), "content_type": "model/gltf-binary"}),
+        ("head.json", {"json": SCENE}),
+        ("background.png", {"body": WALL, "content_type": "image/png"}),
+    ):
+        await page.route(f"**/v1/avatars/*/{file}", partial(_fulfil, given))
+
+
+async def _fulfil(given: dict[str, Any], route: Route) -> None:
+    await route.fulfill(**given)
+
+
 async def test_the_avatars_head_stands_as_in_its_portrait(
     drawing: Browser, stub: StubGateway
 ) -> None:
-    wall = made_head.bundle_files()["background.png"]
     async with fresh_page(drawing) as page:
-        for file, given in (
-            ("head.glb", {"body": block_head(), "content_type": "model/gltf-binary"}),
-            ("head.json", {"json": SCENE}),
-            ("background.png", {"body": wall, "content_type": "image/png"}),
-        ):
-            await page.route(f"**/v1/avatars/*/{file}", partial(_fulfil, given))
+        await give_heads(page)
         await open_page(page, stub, "?drawnBy=client&transport=websocket")
         await page.click("#start-type")
         await page.wait_for_selector("#head")
@@ -111,7 +122,7 @@ async def test_the_avatars_head_stands_as_in_its_portrait(
               return (await (await fetch(url)).blob()).size;
             }"""
         )
-        assert shown == len(wall)
+        assert shown == len(WALL)
         camera, light = await page.evaluate(
             """async (scene) => {
               const { framed, lit } = await import("/static/head/framing.js");
@@ -140,11 +151,8 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
         await route.fulfill(json=SCENE | {"neck": [stub.script.avatars.index(name), 0.0, 0.0]})
 
     async with fresh_page(drawing) as page:
-        given = {"body": block_head(), "content_type": "model/gltf-binary"}
-        await page.route("**/v1/avatars/*/head.glb", partial(_fulfil, given))
+        await give_heads(page)
         await page.route("**/v1/avatars/*/head.json", head_of)
-        wall = {"body": made_head.bundle_files()["background.png"], "content_type": "image/png"}
-        await page.route("**/v1/avatars/*/background.png", partial(_fulfil, wall))
         await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
         await page.click("#start-type")
         await page.wait_for_selector("#head")
@@ -171,8 +179,22 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
         assert await page.evaluate("worn") == [2, 0]
 
 
-async def _fulfil(given: dict[str, Any], route: Route) -> None:
-    await route.fulfill(**given)
+async def test_where_a_file_of_ones_own_is_not_kept_the_avatars_heads_are_worn(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    async with fresh_page(drawing) as page:
+        await give_heads(page)
+        # As after a private window, whose store is gone and whose preferences are not.
+        await page.add_init_script(
+            "localStorage.setItem('visavis.preferences', '{\"headFile\": \"own\"}')"
+        )
+        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
+        await page.click("#start-type")
+        await page.wait_for_selector("#head")
+        await page.click("#settings-open")
+        await expect(page.locator("#drawing-headFile")).to_have_value("avatar")
+        async with page.expect_request("**/grandma-gu/head.glb"):
+            await page.click("#avatars label:has([value=grandma-gu])")
 
 
 async def test_without_webgl_the_page_says_so_and_the_server_draws(

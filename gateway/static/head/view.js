@@ -43,7 +43,7 @@ export class HeadView {
   async prepare() {
     if (this.#preferences.get("drawnBy") !== "client") return "server";
     try {
-      await this.#wear(this.#preferences.get("headFile") === "own" ? await kept("headFile") : null);
+      await this.#wear(await this.#own());
       return this.#preferences.get("drawnBy");
     } catch (error) {
       this.#giveUp(error);
@@ -85,8 +85,7 @@ export class HeadView {
   async #again(file) {
     if (this.#preferences.get("drawnBy") === "client") {
       try {
-        const own = file ?? (this.#preferences.get("headFile") === "own" ? await kept("headFile") : null);
-        if (!(await this.#wear(own))) return;
+        if (!(await this.#wear(file ?? (await this.#own())))) return;
         if (file) await keep("headFile", file);
       } catch (error) {
         if (!file) this.#giveUp(error);
@@ -101,6 +100,17 @@ export class HeadView {
     if (this.#preferences.get("drawnBy") === "client") return this.#onDrawnBy("client");
     this.#end();
     this.#onDrawnBy("server");
+  }
+
+  /** The visitor's own file, where he wants it and this browser has kept it. */
+  async #own() {
+    if (this.#preferences.get("headFile") !== "own") return null;
+    const file = await kept("headFile");
+    if (!file) {
+      this.#preferences.set("headFile", "avatar");
+      this.choices.show();
+    }
+    return file;
   }
 
   /** Whether it is worn now: not where another one has been asked for meanwhile, or the server. */
