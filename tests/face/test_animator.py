@@ -585,6 +585,24 @@ def test_a_turn_that_has_begun_goes_on_where_it_was_told_too_late_to_live_again(
     assert not any(f.restart for f in spoken[1:])
 
 
+def test_who_comes_to_see_a_turn_sees_the_face_live_behind_it() -> None:
+    viewer = loop_viewer()
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.play(1)
+    viewer.run(0.4)
+    played_s = viewer.pause()
+    viewer.animator.rest(0)  # nobody sees it any more
+    viewer.run(0.5)
+    viewer.frames.clear()
+    viewer.resume(1, played_s)
+    viewer.run(0.1)
+    viewer.animator.wake(None, viewer.now_s)
+    viewer.run(SENTENCE_S + 1.0)
+    motions = [frame.motion for frame in viewer.frames]
+    assert motions == list(range(motions[0], motions[0] + len(motions)))
+    assert all(frame.live for frame in viewer.frames[-FPS // 2 :])
+
+
 def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then() -> None:
     viewer = loop_viewer()
     viewer.animator.rest(0)

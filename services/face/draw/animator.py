@@ -174,9 +174,10 @@ class Animator:
         """Live frames are wanted again: viewers see this frame of the motion now; None: no new
         one since the rest began.
 
-        Where a turn has begun meanwhile, whose frames follow, it means nothing.
+        Where a turn has begun meanwhile, they follow that.
         """
         if self._turn is not None and not self._screen_is_free(self._turn, now_s):
+            self._memory.leave(now_s)
             return
         if frame is not None:
             self._memory.see(frame, now_s)
