@@ -420,6 +420,7 @@ async def _frames(
         )
     if lips is None:
         raise InvalidInputError("mel, voice: nothing to animate came after the config")
+    animator.speak_turn(_ANIMATED_TURN, lips, clock.now())
     while (frame := animator.next_spoken(clock.now())) is not None:
         yield frame
 

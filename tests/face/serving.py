@@ -126,10 +126,12 @@ def tone(seconds: float) -> np.ndarray:
     return (12_000 * np.sin(2 * np.pi * 220 * samples / 16_000)).astype(np.int16)
 
 
-def voice_requests(pcm: np.ndarray, *, last: bool = True) -> list[face_pb2.AnimateRequest]:
-    pieces = [pcm[i : i + 3200] for i in range(0, len(pcm), 3200)]
+def voice_requests(
+    pcm: np.ndarray, *, last: bool = True, piece: int = 3200
+) -> list[face_pb2.AnimateRequest]:
+    pieces = [pcm[i : i + piece] for i in range(0, len(pcm), piece)]
     chunks = [
-        PcmChunk(Place("", 0, i, i * 3200, last and i == len(pieces) - 1), 16_000, piece)
-        for i, piece in enumerate(pieces)
+        PcmChunk(Place("", 0, i, i * piece, last and i == len(pieces) - 1), 16_000, samples)
+        for i, samples in enumerate(pieces)
     ]
     return [face_pb2.AnimateRequest(voice=chunk.to_message()) for chunk in chunks]

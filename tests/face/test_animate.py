@@ -25,6 +25,8 @@ from visavis.serving import lease
 from visavis.v1 import face_pb2, media_pb2
 from visavis.wire.media import MelChunk, Place
 
+MEL_WITHOUT_PHONEMES = MelChunk(Place("", 0, 0, 0), RATE, HOP, np.zeros((40, 80), np.float32))
+
 
 async def test_animate_gives_a_frame_for_each_25th_of_a_second() -> None:
     requests = [animate_config(seed=1), *map(mel_request, mel_chunks(SENTENCE))]
@@ -61,13 +63,33 @@ async def test_animate_follows_the_voice_alone() -> None:
 
 
 async def test_animate_takes_the_voice_where_mel_has_no_phonemes() -> None:
-    mel = MelChunk(Place("", 0, 0, 0), RATE, HOP, np.zeros((40, 80), np.float32))
     requests = [animate_config(), *voice_requests(tone(0.5), last=False)]
-    requests += [mel_request(mel)]
+    requests += [mel_request(MEL_WITHOUT_PHONEMES)]
     async with serving() as stub:
         out = await answers(stub.Animate(iter(requests)))
     assert len(out) == 13 and out[-1].video.header.last
     assert max(answer.video.data[2] for answer in out) > 40
+
+
+async def test_animate_takes_the_voice_where_there_is_no_mel() -> None:
+    requests = [animate_config(), *voice_requests(tone(0.5))]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter(requests)))
+    assert len(out) == 13 and out[-1].video.header.last
+    assert max(answer.video.data[2] for answer in out) > 40
+
+
+async def test_animate_takes_all_of_a_voice_that_comes_before_its_mel() -> None:
+    pcm = np.concatenate([np.zeros(3 * 16_000, np.int16), tone(1.0)])
+    requests = [
+        animate_config(),
+        *voice_requests(pcm, last=False, piece=320),
+        mel_request(MEL_WITHOUT_PHONEMES),
+    ]
+    async with serving() as stub:
+        out = await answers(stub.Animate(iter(requests)))
+    jaw = np.array([answer.video.data[2] for answer in out])
+    assert len(jaw) == 4 * 25 and jaw[78:98].min() > 40 and jaw[:72].max() < 20
 
 
 async def test_animate_ends_properly_without_a_last_chunk() -> None:
@@ -110,6 +132,11 @@ async def test_animate_is_repeatable_and_can_start_later() -> None:
         ([], grpc.StatusCode.FAILED_PRECONDITION, "config"),
         (voice_requests(tone(0.1)), grpc.StatusCode.FAILED_PRECONDITION, "config"),
         ([animate_config()], grpc.StatusCode.INVALID_ARGUMENT, "nothing to animate"),
+        (
+            [animate_config(), mel_request(MEL_WITHOUT_PHONEMES)],
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "no phonemes",
+        ),
         ([animate_config(), animate_config()], grpc.StatusCode.FAILED_PRECONDITION, "only mel"),
         ([animate_config(avatar="nobody")], grpc.StatusCode.NOT_FOUND, "built-in"),
         (  # Who still sends hears it, too.

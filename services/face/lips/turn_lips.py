@@ -17,14 +17,15 @@ from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import MelChunk, PcmChunk
 
 MAX_CHUNK_S = 1.0
-_KEPT_VOICE_CHUNKS = 128
+_MOST_EARLY_CHUNKS = 128
+"""Of the voice: where so many have come and no mel, none is waited for."""
 
 
 class Hearing:
     """Tells the lips of each turn from its mel or its voice. An older turn never comes back.
 
     With `durations` the lips follow the phonemes of the mel, and the voice only matters for turns
-    whose mel carries no phonemes; without, they follow the voice alone.
+    whose mel carries no phonemes, or that have none; without, they follow the voice alone.
     """
 
     def __init__(
@@ -51,7 +52,7 @@ class Hearing:
         self._stream: AudioToFaceStream | None = None
         self._voice_samples = 0
         """How far the voice has come."""
-        self._early: deque[PcmChunk] = deque(maxlen=_KEPT_VOICE_CHUNKS)
+        self._early: deque[PcmChunk] = deque()
         # Mel and voice come from two tasks; what one has begun must not be overtaken by the other.
         self._order = asyncio.Lock()
 
@@ -86,13 +87,21 @@ class Hearing:
         async with self._order:
             if not self._enter(chunk.place.turn) or self._spans is not None:
                 return None
-            if self._durations and self._sound is None:
-                self._early.append(chunk)
+            if not self._durations or self._sound is not None:
+                return await self._hear(chunk)
+            self._early.append(chunk)
+            if len(self._early) < _MOST_EARLY_CHUNKS:
                 return None
-            return await self._hear(chunk)
+            return await self._from_early_voice(chunk.place.turn)
 
     async def finish(self) -> LipTrack | None:
-        """The client has ended without a last chunk: what came is all."""
+        """The client has ended: what came is all. Raises InvalidInputError where that tells of no
+        lips, though mel came.
+        """
+        if self._spans is None and self._early:
+            await self._from_early_voice(self._turn)
+        if self._sound is not None and self._stream is None:
+            raise InvalidInputError("voice: none came, and the mel has no phonemes")
         if self._sound is not None and self._sound.end_s is None:
             await self._feed(np.zeros(0, np.int16), last=True)
         if self._spans is not None:
