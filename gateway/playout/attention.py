@@ -15,6 +15,8 @@ _SILENT_S = 15.0
 _CUES_APART_S = 1.5
 # So many words since the last cue make a phrase of which a partial transcript tells the end.
 _PHRASE_WORDS = 6
+_WITHOUT_BLANKS = "\u0e00"
+"""From this character on, mostly."""
 
 
 class Attention(StrEnum):
@@ -55,8 +57,7 @@ class Attending:
         if event is TranscriptEvent.SPEECH_STARTED:
             self._words = self._cued_words = 0
         elif event in (TranscriptEvent.PARTIAL, TranscriptEvent.PAUSED):
-            # What is written without blanks has about a word in two characters.
-            self._words = len(text.split()) if text.isascii() else len(text) // 2
+            self._words = _words_in(text)
             enough = 1 if event is TranscriptEvent.PAUSED else _PHRASE_WORDS
             spoken = self._words - self._cued_words >= enough
             if spoken and now - self._cue_s >= _CUES_APART_S:
@@ -89,3 +90,8 @@ class Attending:
             if drawn or now - self._thinking_s >= LATE_S:
                 return Attention.THINKING
         return Attention.NOBODY
+
+
+def _words_in(text: str) -> int:
+    """About: what is written without blanks, as Chinese and Thai are, has one in two characters."""
+    return max(len(text.split()), sum(char >= _WITHOUT_BLANKS for char in text) // 2)

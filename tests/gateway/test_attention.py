@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from gateway.playout.attention import LATE_S, Attending, Attention, AttentionOrder
 from gateway.playout.idle import NODS_APART
@@ -56,6 +57,22 @@ def test_pauses_and_phrases_are_cues() -> None:
     text = "well I think that it was the other one that I have seen"
     attending.heard(TranscriptEvent.PARTIAL, text, 13.5)
     assert attending.review("listening", 13.5, watched=True) == NOD
+
+
+@pytest.mark.parametrize(
+    ("so_far", "phrase"),
+    [
+        ("Ich möchte für", "Ich möchte für morgen einen Tisch"),
+        ("C’est que j’ai", "C’est que j’ai déjà pris le train"),
+        ("我想订明天", "我想订明天晚上的一张桌子"),
+    ],
+)
+def test_six_words_are_a_phrase_in_any_script(so_far: str, phrase: str) -> None:
+    attending = spoken_to()
+    attending.heard(TranscriptEvent.PARTIAL, so_far, 13.0)
+    assert attending.review("listening", 13.0, watched=True) is None
+    attending.heard(TranscriptEvent.PARTIAL, phrase, 15.0)
+    assert attending.review("listening", 15.0, watched=True) == NOD
 
 
 def test_who_is_not_seen_need_not_listen() -> None:
