@@ -251,11 +251,11 @@ class SessionLoops:
             skipped = self._playout.idle.skips.pop()
             log.debug("a turn ends the loop: %d frames are left out", skipped)
             metrics.loop_skips.observe(abs(skipped))
+        digest = self._playout.idle.digest
+        self._give_back([held for held in self._held if held.digest != digest])
         for codec, listening in self._playout.missing_loops:
-            digest = self._playout.idle.digest
             loop = self._library.take(Wanted(digest, codec, self._avatar(), listening))
             if loop is not None:
-                self._give_back([held for held in self._held if held.digest != digest])
                 self._held.append(loop)
                 self._playout.idle.offer(loop)
 

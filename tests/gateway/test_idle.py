@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from gateway.playout.loops import IdleLoop, LoopShelf
 from gateway.playout.pacing import LONG_TICK_SAMPLES, TICK_SAMPLES, to_video_clock
 from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.playout import Playout, Tick
+from gateway.stages.idle_loops import SessionLoops, Wanted
 from tests.gateway.test_playout import FRAME_SAMPLES, H264, VP8, run, voice
 from visavis.wire.idle_order import Listening
 from visavis.wire.media import VideoCodec
@@ -271,6 +274,40 @@ def test_a_face_that_is_lost_leaves_a_living_picture() -> None:
     face.playout.idle._settled = False
     seen = face.run(100)
     assert len(seen) >= 45 and all(p.looped for p in seen)
+
+
+# ------------------------------------------------------------ whose loops a session has
+
+
+class Shelves:
+    """Lends what is asked for, and knows what is out; tells no face anything."""
+
+    def __init__(self) -> None:
+        self.lent: list[IdleLoop] = []
+
+    def take(self, wanted: Wanted) -> IdleLoop:
+        self.lent.append(loop_of(wanted.digest, wanted.codec, listening=wanted.listening))
+        return self.lent[-1]
+
+    def give_back(self, loop: IdleLoop) -> None:
+        self.lent.remove(loop)
+
+    async def tell_idle(self, order: IdleOrder) -> None: ...
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        work.close()
+
+
+def test_loops_of_an_avatar_that_is_worn_no_more_are_given_back_at_once() -> None:
+    face, shelves = Face(H264), cast(Any, Shelves())
+    loops = SessionLoops(face.playout, shelves, shelves, shelves, lambda: "ann")
+    face.run(1)
+    loops.tick()
+    assert [loop.digest for loop in shelves.lent] == ["d"]
+    face.digest, face.keyframe = "", True  # one whose idle life never repeats
+    face.run(1)
+    loops.tick()
+    assert shelves.lent == []
 
 
 # ------------------------------------------------------------ the shelf
