@@ -37,7 +37,7 @@ _TELL_AGAIN_SAMPLES = 2 * RATE_HZ // 5
 class IdleOrder:
     """What the face is to be told: draw live pictures, or none from this frame on.
 
-    live: viewers see that frame of the motion now.
+    live: viewers see that frame of the motion now; 0: they have seen none but the face's own.
     """
 
     live: bool
@@ -88,9 +88,12 @@ class IdleLife:
         return orders
 
     def frame(self, now: int) -> int | None:
-        """Frame of the motion that the loop shows; None while the face's pictures are shown."""
+        """Frame of the motion that the loop shows; None while the face's pictures are shown, or
+        asked for: the face has been told where they go on.
+        """
         clock = self._clock
-        return clock.frame(now) if clock is not None and clock.started else None
+        shown = clock is not None and clock.started and not self._leaving
+        return clock.frame(now) if clock is not None and shown else None
 
     def plays(self, codec: VideoCodec) -> bool:
         """Whether the codec's idle pictures come from memory, and shall."""
@@ -256,9 +259,7 @@ class IdleLife:
 
     def _leave(self, clock: LoopClock, now: int) -> None:
         """The face's own pictures are to follow the loop, which goes on until they come."""
-        frame, seen_at = self._seen
-        seen = clock.frame(now) if clock.started else frame + (now - seen_at) // clock.frame_samples
-        self._orders.append(IdleOrder(True, seen))
+        self._orders.append(IdleOrder(True, clock.frame(now) if clock.started else 0))
         self._leaving = clock.started
         if not clock.started or not self._shown:
             self._end()

@@ -369,7 +369,7 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
         case "codecs":
             session.set_codecs(read_codecs(request.codecs.codecs))
         case "idle" if request.idle.live:
-            session.wake(request.idle.motion_frame)
+            session.wake(request.idle.motion_frame or None)
         case "idle":
             session.rest(request.idle.motion_frame)
         case "attention":

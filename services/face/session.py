@@ -136,8 +136,8 @@ class FaceSession(StageWork):
         self._animator.rest(motion_frame)
         self._face.changed()
 
-    def wake(self, motion_frame: int) -> None:
-        """Viewers see this frame of the loop, and live pictures shall follow."""
+    def wake(self, motion_frame: int | None) -> None:
+        """Viewers see this frame of the loop, if they do, and live pictures shall follow."""
         self._animator.wake(motion_frame, self._clock.now())
         self._face.changed()
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gateway.playout.attention import LATE_S, Attending, Attention, AttentionOrder
-from gateway.playout.idle import NODS_APART
+from gateway.playout.idle import NODS_APART, IdleOrder
 from gateway.playout.pictures import ReleasedPicture
 from tests.gateway.test_idle import H264, PARTS, RESTS, SECOND, Face, loop_of, looping, motion
 from visavis.wire.idle_order import Listening
@@ -211,6 +211,26 @@ def test_one_who_is_about_to_be_shown_from_memory_begins_to_listen_there() -> No
     assert begins is not None and begins % SECOND == 0 and face.orders == []
     seen = face.run(begins - face.frame + SECOND)
     assert shown(seen) == "F" * (len(seen) - SECOND) + BEGINS
+
+
+def test_a_face_that_was_not_yet_shown_from_memory_is_not_told_that_it_was() -> None:
+    face = listening_live()
+    attend(face, NOBODY)
+    face.run(2)
+    assert face.orders[-1].live is False and face.playout.motion_frame is None
+    attend(face, THINK)
+    face.run(1)
+    assert face.orders[-1] == IdleOrder(live=True, frame=0)
+
+
+def test_an_answer_is_told_where_the_loop_is_only_until_live_pictures_are_asked_for() -> None:
+    face, _ = spoken_to_from_memory()
+    face.run(SECOND)
+    assert face.playout.motion_frame is not None
+    attend(face, THINK)
+    assert face.playout.motion_frame is None
+    seen = face.run(2)
+    assert all(p.looped for p in seen) and face.orders[-1].frame > 0
 
 
 def test_who_says_nothing_after_all_is_listened_to_no_more() -> None:
