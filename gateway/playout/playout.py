@@ -310,10 +310,8 @@ class Playout:
             return
         if turn.start_samples is not None:
             self._cut_voice(turn, keep=True)
-        # Before its start they wait, too, unless the loop goes on and leaves them behind.
-        if turn.start_samples is not None or self.motion_frame is not None:
-            for lane in self._lanes.values():
-                lane.give_up()
+        for lane in self._lanes.values():
+            lane.give_up()
         turn.phase = _Phase.PAUSED
 
     def resume(self, number: int, at_samples: int) -> None:

@@ -44,7 +44,6 @@ class Performer:
         self._wake = wake
         self._fillers = fillers
         self._tools = ToolDoer(tools, parts.background, self._ask_clients, self._tool_done)
-        self._pictures_held = False
 
     def perform(
         self, wanted: Sequence[actions.Action], manner: Manner = AS_THE_SESSION_SAYS
@@ -210,13 +209,11 @@ class Performer:
             self._hold_pictures(action.turn)
 
     def _hold_pictures(self, turn: int) -> None:
-        """The turn is paused or goes on before its first sample. While the loop is shown, the face
-        is to begin it later, from what is seen then.
+        """The turn is paused or goes on before its first sample: the face is to live on meanwhile,
+        and to begin it later, from what is seen then.
         """
         paused, frame = self._playout.paused, self._playout.motion_frame
-        held, self._pictures_held = self._pictures_held, paused and frame is not None
-        if held != self._pictures_held:
-            self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
+        self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
 
     def publish_clock(self) -> None:
         """Tell the stages how much of the turn has been heard."""

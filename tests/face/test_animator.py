@@ -634,6 +634,23 @@ def test_a_turn_that_is_paused_before_it_came_waits() -> None:
     assert not viewer.frames[-1].live
 
 
+def test_a_turn_that_is_let_go_on_long_before_it_comes_is_spoken_without_life_between() -> None:
+    viewer = loop_viewer()
+    viewer.animator.advance(1, viewer.now_s)
+    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.run(0.5)
+    viewer.animator.played(1, 0.0, viewer.now_s)
+    viewer.run(3.0)
+    viewer.frames.clear()
+    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.run(0.2)  # up to the gateway's first word of it
+    viewer.play(1)
+    viewer.run(SENTENCE_S)
+    spoken = [frame.index for frame in viewer.frames if not frame.live]
+    assert [frame.live for frame in viewer.frames[: len(spoken)]] == [False] * len(spoken)
+    assert spoken == list(range(SENTENCE_FRAMES))
+
+
 # ------------------------------------------------------------ attention
 
 

@@ -115,7 +115,10 @@ def test_a_turn_that_has_not_begun_waits() -> None:
     target.push_voice(1, numbered(5), last=True)
     target.push_picture(synced(1, 0, key=True))
     assert events(run(target, 30)) == []
+    target.push_picture(idle(key=True, name=b"alive"))
+    assert shown(run(target, 2)) == [b"alive"], "the face lives on meanwhile"
     target.resume(1, 0)
+    target.push_picture(synced(1, 0, key=True))  # made anew
     ticks = run(target, 2)
     assert events(ticks) == ["started"] and shown(ticks) == [b"p0"]
 

@@ -15,7 +15,7 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
-from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent, TurnChunk
+from visavis.wire.media import ClockChunk, Place, TranscriptChunk, TranscriptEvent, TurnChunk
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -85,6 +85,23 @@ async def test_the_face_is_told_to_wait_and_then_that_it_may_speak(
         await visitor.does(E.FINAL, "How are you?")
         wanted = await anext(clocks)
         assert (wanted.place.turn, wanted.place.pts) == (told.place.turn, 0)
+
+
+async def test_while_an_answer_waits_for_the_visitor_the_face_is_told_to_live_on(
+    visitor: Visitor, session: GatewaySession, doubles: Doubles
+) -> None:
+    doubles.script.silent = {"llm"}
+    async with doubles.bus.subscribe(session.id, Kind.CLOCK) as clocks:
+        await visitor.does(E.SPEECH_STARTED)
+        await visitor.does(E.FINAL, "How far is the moon?")
+        await until(lambda: doubles.seen.prompts)
+        visitor.utterance = 2
+        await visitor.does(E.SPEECH_STARTED)
+        waits = await anext(clocks)
+        assert isinstance(waits, ClockChunk) and (waits.place.pts, waits.paused) == (0, True)
+        await visitor.does(E.DISCARDED)
+        goes_on = await anext(clocks)
+        assert isinstance(goes_on, ClockChunk) and not goes_on.paused
 
 
 async def test_a_visitor_who_goes_on_is_not_spoken_over(

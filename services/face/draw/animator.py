@@ -256,7 +256,7 @@ class Animator:
         if self._turn is not None and turn == self._turn.number:
             wanted, self._turn.held = self._turn.held, False
             was_paused, self._turn.paused = self._turn.paused, paused
-            if played_s > 0 or not wanted:
+            if played_s > 0 or not (wanted or self._turn.first_made_s is None):
                 self._turn.clock_s, self._turn.clock_at_s = played_s, now_s
             if paused and not was_paused:
                 self._turn.ended = False
