@@ -181,6 +181,8 @@ class IdleLife:
             if picture.live and picture.at_rest:
                 listens = picture.listening
                 self._settled = Attention.LISTENING if listens else Attention.NOBODY
+            elif self._clock is not None:
+                self._leave(self._clock, now)  # something moves it after all, as a nod
             if picture.live and picture.loop != self.digest:
                 self._end()
                 self.digest, self._loops, self._listening = picture.loop, {}, {}

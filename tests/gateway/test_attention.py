@@ -267,6 +267,18 @@ def test_a_face_that_is_lost_while_it_listens_is_shown_listening() -> None:
     assert seen.endswith("O" * 2 * SECOND) and REST not in seen
 
 
+def test_a_face_that_nods_before_it_is_shown_from_memory_does_so_to_the_end() -> None:
+    face = listening_live()
+    face.listening = True
+    face.run(2)
+    assert [order.live for order in face.orders] == [False]
+    face.at_rest = False
+    assert set(shown(face.run(30))) == {"F"}
+    assert face.orders[-1].live
+    face.at_rest = True
+    assert shown(face.run(30)).endswith("O")
+
+
 def test_a_face_of_which_no_loop_that_listens_is_here_is_drawn() -> None:
     face = looping()
     face.orders = []
