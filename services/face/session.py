@@ -128,7 +128,7 @@ class FaceSession(StageWork):
             self._animator.rest(0)
         elif self._unwatched:
             self._unwatched = False
-            self._animator.wake(None, self._clock.now())
+            self._animator.begin_to_be_seen(self._clock.now())
         self._face.changed()
 
     def rest(self, motion_frame: int) -> None:

@@ -585,7 +585,7 @@ def test_a_turn_that_has_begun_goes_on_where_it_was_told_too_late_to_live_again(
     assert not any(f.restart for f in spoken[1:])
 
 
-def test_who_comes_to_see_a_turn_sees_the_face_live_behind_it() -> None:
+def test_who_comes_to_see_a_turn_sees_it_at_once_and_the_face_live_behind_it() -> None:
     viewer = loop_viewer()
     viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.play(1)
@@ -596,10 +596,15 @@ def test_who_comes_to_see_a_turn_sees_the_face_live_behind_it() -> None:
     viewer.frames.clear()
     viewer.resume(1, played_s)
     viewer.run(0.1)
-    viewer.animator.wake(None, viewer.now_s)
+    heard_s = viewer.now_s - viewer.playing[1] if viewer.playing else 0.0
+    viewer.frames.clear()
+    viewer.animator.begin_to_be_seen(viewer.now_s)
     viewer.run(SENTENCE_S + 1.0)
+    first = viewer.frames[0]
+    assert first.restart and abs(first.index - heard_s * FPS) <= 1, "not what was made ahead"
     motions = [frame.motion for frame in viewer.frames]
     assert motions == list(range(motions[0], motions[0] + len(motions)))
+    assert sum(frame.last for frame in viewer.frames) == 1
     assert all(frame.live for frame in viewer.frames[-FPS // 2 :])
 
 
