@@ -179,6 +179,28 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
         assert await page.evaluate("worn") == [2, 0]
 
 
+async def test_an_avatar_that_is_chosen_while_the_first_head_comes_is_worn(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    held = asyncio.Event()
+
+    async def head_of(route: Route) -> None:
+        await held.wait()
+        await route.fulfill(json=SCENE)
+
+    async with fresh_page(drawing) as page:
+        await give_heads(page)
+        await page.route("**/v1/avatars/eileen/head.json", head_of)
+        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
+        async with page.expect_request("**/eileen/head.json"):
+            await page.click("#start-type")
+        await page.click("#settings-open")
+        async with page.expect_request("**/grandma-gu/head.json"):
+            await page.click("#avatars label:has([value=grandma-gu])")
+        held.set()
+        await page.wait_for_selector("#head")
+
+
 async def test_where_a_file_of_ones_own_is_not_kept_the_avatars_heads_are_worn(
     drawing: Browser, stub: StubGateway
 ) -> None:
