@@ -547,6 +547,21 @@ def test_a_resting_face_makes_nothing_until_a_turn_goes_on_from_what_is_seen() -
     assert viewer.frames[-1].live
 
 
+def test_it_rests_behind_a_turn_whose_end_was_lost() -> None:
+    viewer = loop_viewer()
+    lips = lips_of(mel_chunks(SENTENCE)[:-1])
+    assert lips.end_s is None
+    viewer.animator.speak_turn(1, lips, viewer.now_s)
+    viewer.play(1)
+    viewer.run(SENTENCE_S + 3.0)
+    assert viewer.frames[-1].live
+    viewer.animator.rest(0)
+    viewer.run(0.1)
+    viewer.frames.clear()
+    viewer.run(1.0)
+    assert viewer.frames == []
+
+
 def test_without_news_it_goes_on_as_if_the_loop_had_been_shown_since() -> None:
     viewer = loop_viewer()
     viewer.animator.rest(0)

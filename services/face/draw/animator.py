@@ -164,10 +164,11 @@ class Animator:
     def rest(self, frame: int) -> None:
         """From this frame of the motion on idle life is shown from memory, up to the next turn.
 
-        Where a turn is being made, it comes too late and means nothing.
+        Where a turn is being made, it comes too late and means nothing; not so where live frames
+        follow one whose end was never heard of.
         """
         turn = self._turn
-        if turn is None or turn.held or turn.paused:
+        if turn is None or turn.held or turn.paused or self._ground == 0:
             self._memory.rest(frame)
 
     def wake(self, frame: int | None, now_s: float) -> None:
