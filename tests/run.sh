@@ -13,9 +13,10 @@ if [ $# -gt 0 ]; then
   exec "$bin/python" -m pytest "$@"
 fi
 
-# Groups in lanes side by side: two start services and browsers, and wait for them; the others only
-# compute, at a lower priority, in what those leave of two cores. More lanes are no sooner at their
-# end, and the more of them want a core, the longer each waits for what it has asked.
+# Groups in lanes side by side: two start services and wait for them; the others only compute, at a
+# lower priority, in what those leave of two cores, and the first of these to end goes on with the
+# browser's pages. More lanes are no sooner at their end, and the more of them want a core, the longer
+# each waits for what it has asked.
 compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
 computing=(tests/asr tests/deploy tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
@@ -86,8 +87,8 @@ wait "$drawing"
 
 echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
 begin stacks
-begin serving pages
-begin compiling
+begin serving
+begin compiling pages
 begin computing
 # Beside them: it waits for others, and fails nothing. What is known since yesterday is no fault of
 # this checkout.
