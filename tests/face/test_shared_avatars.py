@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,10 @@ import grpc
 import pytest
 from nats.js.object_store import ObjectStore
 
+from services.face.avatar.packing import new_mark
 from tests.conftest import connected, server_with_users
 from tests.face.made_head import bundle_files, zipped
-from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
-from tests.face.serving import creation
+from tests.face.portraits import DEFAULT_FOLDER
 from tests.face.test_servicer_studio import Stub, serving
 from tests.full_disk import limited_files
 from tests.gateway.conftest import until
@@ -63,7 +63,7 @@ async def lose_disk(server: NatsServer, *connected: Bus) -> None:
 
 async def names(stub: Stub) -> list[str]:
     listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
-    return [avatar.name for avatar in listed.avatars if avatar.engine == "warp"]
+    return [a.name for a in listed.avatars if a.engine == "warp" or not a.builtin]
 
 
 async def test_what_one_replica_has_all_have_whatever_becomes_of_its_disk(
@@ -182,13 +182,12 @@ async def test_what_was_deleted_stays_so_though_the_bus_has_forgotten_it(
     keeping: NatsServer,
     operator: Bus,
     keeping_bus: Bus,
-    bundle: Callable[[str], Path],
 ) -> None:
-    bundle("face-landmarks")
-    ours, theirs, photo = tmp_path / "ours", tmp_path / "theirs", encoded(portrait())
+    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
+    for name in ("ann", "bob"):
+        made(ours, name)
+        (ours / name / ".mark").write_text(new_mark())  # what has none is not buried
     async with serving(ours, bus=keeping_bus) as one:
-        await one.CreateAvatar(creation("ann", photo))
-        await one.CreateAvatar(creation("bob", photo))
         async with serving(theirs, bus=keeping_bus) as other:
             assert await names(other) == ["default", "ann", "bob"]
         await one.RenameAvatar(face_pb2.RenameAvatarRequest(name="bob", new_name="eve"))
@@ -203,8 +202,9 @@ async def test_what_was_deleted_stays_so_though_the_bus_has_forgotten_it(
             assert await names(one) == ["default", "bob"]
             assert await names(other) == ["default", "bob"]
             assert not list(theirs.glob("*ann*"))
-            await other.CreateAvatar(creation("ann", photo))
-            assert await names(one) == ["default", "ann", "bob"], "another one of that name"
+            asked = face_pb2.CreateAvatarRequest(name="ann", image=zipped(bundle_files()))
+            await other.CreateAvatar(asked)
+            assert await names(one) == ["default", "bob", "ann"], "another one of that name"
 
 
 async def test_whoever_leaves_while_his_avatar_is_shared_has_made_none(
