@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import wave
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -14,6 +15,7 @@ import grpc.aio
 import pytest
 
 from tests.running_stack import RunningStack
+from visavis.bundles.compile.plans.cache import plan_dir
 from visavis.bundles.store import profile
 from visavis.client import GatewayClient
 from visavis.serving.authentication.access import Access
@@ -44,6 +46,11 @@ def gpu_stack(
         for name in bundles:
             bundle(name)
     folder = tmp_path_factory.mktemp("gpu")
+    # The language model's weights, if they are laid out for the processor: its plans are no GPU's.
+    for laid_out in plan_dir().glob("*/weights.*"):
+        kept = folder / "plans" / laid_out.parent.name
+        kept.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(laid_out, kept)
     environ = {
         "PYTHONPATH": f"{_ROOT / 'tests/engine/tensorrt/machine'}:{_ROOT}",
         "VISAVIS_PLAN_DIR": str(folder / "plans"),
