@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -177,20 +179,9 @@ async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
         await servers.stop()
 
 
-async def test_of_two_servers_tools_with_one_name_one_is_left_out(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    server = McpServer.model_validate({**PROCESS, "tools": ["add"]})
-    servers = McpServers({"my shop": server, "my.shop": server})
-    await servers.start()
-    await until(lambda: "another is called my_shop_add" in caplog.text)
-    assert [offer.name for offer in servers.offers] == ["my_shop_add"]
-    assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
-    await servers.stop()
-
-
-async def test_a_server_over_http_offers_what_is_allowed() -> None:
-    headers: list[str | None] = []
+@contextlib.asynccontextmanager
+async def over_http(headers: list[str | None]) -> AsyncIterator[str]:
+    """Where the server is found in this process; takes what is shown to it as x-key."""
     app = mcp_server.server.streamable_http_app()
 
     async def noting(scope: Any, receive: Any, send: Any) -> None:
@@ -202,17 +193,25 @@ async def test_a_server_over_http_offers_what_is_allowed() -> None:
     serving = asyncio.create_task(web.serve())
     await until(lambda: web.started)
     port = web.servers[0].sockets[0].getsockname()[1]
-    server = McpServer(
-        url=f"http://127.0.0.1:{port}/mcp", headers={"x-key": "7"}, tools=["add", "missing"]
-    )
-    servers = McpServers({"my shop": server})
-    await servers.start()
-    assert [offer.name for offer in servers.offers] == ["my_shop_add"]
-    assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
-    assert not (await servers.call("my_shop_fail", ""))[0]
-    await servers.stop()
+    yield f"http://127.0.0.1:{port}/mcp"
     web.should_exit = True
     await serving
+
+
+async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    headers: list[str | None] = []
+    async with over_http(headers) as url:
+        shown = {"x-key": "7"}
+        server = McpServer(url=url, headers=shown, tools=["add", "missing"])
+        servers = McpServers({"my shop": server, "my.shop": server})
+        await servers.start()
+        await until(lambda: "another is called my_shop_add" in caplog.text)
+        assert [offer.name for offer in servers.offers] == ["my_shop_add"]
+        assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
+        assert not (await servers.call("my_shop_fail", ""))[0]
+        await servers.stop()
     assert set(headers) == {"7"}
 
 
