@@ -23,7 +23,7 @@ from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.engine import HeadEngine
 from services.face.engines.head.glb import Part
 from services.face.engines.head.likeness import likened
-from services.face.engines.head.model import freedom, model_of
+from services.face.engines.head.model import Model, freedom, model_of
 from services.face.engines.head.raster.picture import BUILT_IN, draw_head
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
@@ -41,6 +41,12 @@ RGB = NDArray[np.uint8]
 @cache
 def renderer(size: int = SIZE) -> HeadRenderer:
     return HeadRenderer(model_of(read_bundle(bundle_files()), size))
+
+
+@cache
+def shipped(name: str) -> Model:
+    """As it is served: to find what of its hair is seen takes a second."""
+    return HeadStore(BUILTIN_FOLDER, size=512, builtin=BUILTIN_FOLDER).load(name).model
 
 
 def picture(pose: FacePose, size: int = SIZE) -> RGB:
@@ -223,7 +229,7 @@ def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
 def test_small_pictures_have_fewer_ribbons_of_hair_that_cover_as_much(name: str) -> None:
     files = {file: (BUILTIN_FOLDER / name / file).read_bytes() for file in FILES}
     whole = model_of(read_bundle(files), 512)
-    less = HeadStore(BUILTIN_FOLDER, size=512, builtin=BUILTIN_FOLDER).load(name).model
+    less = shipped(name)
     hair = whole.part_of.max()
     assert (less.part_of == hair).sum() < 0.8 * (seen_alone(whole).part_of == hair).sum()
     for pose in (FacePose(), FacePose(yaw=0.35), FacePose(yaw=-0.35, pitch=0.15)):
@@ -236,8 +242,7 @@ def test_small_pictures_have_fewer_ribbons_of_hair_that_cover_as_much(name: str)
 
 @pytest.mark.parametrize("name", ["ada", "ben", "cleo", "dai"])
 def test_a_head_that_ships_shows_tongue_where_sounds_have_it(name: str) -> None:
-    store = HeadStore(BUILTIN_FOLDER, size=512, builtin=BUILTIN_FOLDER)
-    model = store.load(name).model
+    model = shipped(name)
     drawer = HeadRenderer(model)
     within = model.inside[model.triangles[:, 0]]
     inside = np.unique(model.part_of[within]).tolist()
