@@ -120,7 +120,7 @@ def finals(heard: list[Heard]) -> list[Heard]:
 
 
 async def test_recordings_are_understood(hearing: Hearing) -> None:
-    for name in ENGLISH:
+    for name in ENGLISH[1:]:  # the first is heard live
         heard = await hearing.recognize(sound(name), "en")
         assert error_rate(name, heard.text, "en") <= 0.15, heard.text
     for name in MANDARIN:
@@ -208,15 +208,6 @@ def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: s
         heard = transcriber.transcribe(pcm, "en", draft).text
         # A quantised network rounds many tokens at once another way: marks may differ.
         assert units(heard, "en") == units(said, "en")
-
-
-def test_a_short_sound_in_mandarin_is_asked_whether_it_is_a_listener_s(hearing: Hearing) -> None:
-    transcriber, pcm = hearing.ear("whisper-base").transcriber, sound("zh/funasr_asr_example")
-    short = slice(SAMPLE_RATE_HZ // 2, SAMPLE_RATE_HZ * 3 // 2)
-    words = transcriber.transcribe(pcm[short], "zh")
-    assert words.text and words.hum_odds is not None and words.hum_odds < 0.9
-    assert transcriber.transcribe(pcm[short], "en").hum_odds is None
-    assert transcriber.transcribe(pcm[: 3 * SAMPLE_RATE_HZ], "zh").hum_odds is None
 
 
 def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> None:

@@ -19,7 +19,8 @@ from tests.bundles.families.seeded import seeded
 from tests.bundles.store.conftest import file_of, to_toml
 from visavis.bundles.formats.onnx_graph import GraphBuilder
 from visavis.bundles.store.catalogue import pullable_catalog
-from visavis.bundles.store.pulling.puller import pull
+from visavis.bundles.store.pulling.puller import PullSetup, pull
+from visavis.bundles.store.pulling.web import PipSettings
 
 VOICES = ("af_bella", "af_heart", "am_michael", "zf_xiaobei")
 
@@ -431,7 +432,8 @@ def pull_kokoro(
     (catalogue / f"{kept}.toml").write_text(to_toml(table), encoding="utf-8")
     monkeypatch.setenv("VISAVIS_CATALOG_DIR", str(catalogue))
     monkeypatch.setenv("VISAVIS_MODEL_DIR", str(folder / "models"))
-    pull([kept])
+    # To ask how pip is set up takes a process.
+    pull([kept], setup=PullSetup(pip=PipSettings()))
     return kept
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from typer.testing import Result
 
-from visavis.bundles.store.pulling.puller import pull
+from visavis.bundles.store.pulling.puller import PullSetup, pull
+from visavis.bundles.store.pulling.web import PipSettings
 
 Engine = Callable[..., Result]
 
@@ -63,4 +64,5 @@ class Store:
         (self.catalogue / f"{name}.toml").write_text(manifest)
 
     def pull(self, *names: str) -> None:
-        pull(names, model_dir=self.models)
+        # To ask how pip is set up takes a process.
+        pull(names, model_dir=self.models, setup=PullSetup(pip=PipSettings()))
