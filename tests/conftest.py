@@ -7,13 +7,10 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 
 import pytest
 from rich.console import Console
-from typer import testing
-from typer.main import get_command
 
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.parity import PARITIES, Parity, parity_table
@@ -24,9 +21,6 @@ from visavis.serving.errors import ModelStoreError
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import Login, User, users_config
-
-# All commands are put together anew for each one that a test runs, which takes longer than most.
-vars(testing)["_get_command"] = cache(get_command)
 
 PASSWORDS = {user: secrets.token_hex(16) for user in User}
 
