@@ -14,19 +14,20 @@ if [ $# -gt 0 ]; then
 fi
 
 # Groups in lanes side by side: two start services and wait for them; the others only compute, at a
-# lower priority, in what those leave of two cores, and the first of these to end goes on with the
-# browser's pages. More lanes are no sooner at their end, and the more of them want a core, the longer
-# each waits for what it has asked.
+# lower priority, in what those leave of two cores. Two go on with the browser, so that all end
+# together. More lanes are no sooner at their end, and the more of them want a core, the longer each
+# waits for what it has asked.
 compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
 computing=(tests/asr tests/deploy tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
   tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
-pages=(tests/browser)
-groups=(types compiling computing serving pages stacks)
+page=(tests/browser/test_page.py)
+browser=(tests/browser)
+groups=(types compiling computing serving page browser stacks)
 # Networks are blocks of a hundred megabytes. To have each from the system anew, page by page, takes
 # as long as what is computed on it, so processes keep what they have freed.
 keeping=(env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000)
-others=("${compiling[@]}" "${computing[@]}" "${stacks[@]}" "${pages[@]}")
+others=("${compiling[@]}" "${computing[@]}" "${stacks[@]}" "${browser[@]}")
 rm -f "$logs"/*.log "$logs"/*.status
 mkdir -p "$logs"
 
@@ -54,7 +55,8 @@ types() { group types nice -n 10 "$bin/mypy"; }
 compiling() { group compiling nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${compiling[@]}"; }
 computing() { group computing nice -n 10 "${keeping[@]}" "$bin/python" -m pytest "${computing[@]}"; }
 serving() { group serving "${keeping[@]}" "$bin/python" -m pytest "${others[@]/#/--ignore=}"; }
-pages() { group pages "$bin/python" -m pytest "${pages[@]}" "${stacks[@]/#/--ignore=}"; }
+page() { group page "$bin/python" -m pytest "${page[@]}"; }
+browser() { group browser "$bin/python" -m pytest "${browser[@]}" "${page[@]/#/--ignore=}" "${stacks[@]/#/--ignore=}"; }
 stacks() { group stacks "$bin/python" -m pytest "${stacks[@]}"; }
 
 lane() { # groups, one after the other
@@ -85,10 +87,10 @@ drawing=$!
 "$bin/visavis" models pull --profile tiny
 wait "$drawing"
 
-echo "== tests in groups side by side: stacks is ${stacks[*]}; pages is the rest of ${pages[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
+echo "== tests in groups side by side: stacks is ${stacks[*]}; page is ${page[*]}; browser is the rest of ${browser[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
 begin stacks
-begin serving
-begin compiling pages
+begin serving page
+begin compiling browser
 begin computing
 # Beside them: it waits for others, and fails nothing. What is known since yesterday is no fault of
 # this checkout.
@@ -128,7 +130,7 @@ for name in "${groups[@]}"; do
 done
 failed=$(for name in "${groups[@]}"; do cat "$logs/$name.log" 2>/dev/null || true; done |
   sed -nE 's/^(FAILED|ERROR) (tests\/[^ []+).*/\2/p' | sort -u)
-if grep -q 'no Chromium' "$logs/pages.log" "$logs/stacks.log" 2>/dev/null; then
+if grep -q 'no Chromium' "$logs/page.log" "$logs/browser.log" "$logs/stacks.log" 2>/dev/null; then
   echo "The browser tests were skipped: there is no Chromium. \`make browser\` installs it."
 fi
 if [ "$worst" = 0 ]; then
