@@ -193,9 +193,11 @@ async def over_http(headers: list[str | None]) -> AsyncIterator[str]:
     serving = asyncio.create_task(web.serve())
     await until(lambda: web.started)
     port = web.servers[0].sockets[0].getsockname()[1]
-    yield f"http://127.0.0.1:{port}/mcp"
-    web.should_exit = True
-    await serving
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        web.should_exit = True
+        await serving
 
 
 async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name_once(
@@ -207,11 +209,13 @@ async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name
         server = McpServer(url=url, headers=shown, tools=["add", "missing"])
         servers = McpServers({"my shop": server, "my.shop": server})
         await servers.start()
-        await until(lambda: "another is called my_shop_add" in caplog.text)
-        assert [offer.name for offer in servers.offers] == ["my_shop_add"]
-        assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
-        assert not (await servers.call("my_shop_fail", ""))[0]
-        await servers.stop()
+        try:
+            await until(lambda: "another is called my_shop_add" in caplog.text)
+            assert [offer.name for offer in servers.offers] == ["my_shop_add"]
+            assert await servers.call("my_shop_add", '{"a": 2, "b": 2}') == (True, "4")
+            assert not (await servers.call("my_shop_fail", ""))[0]
+        finally:
+            await servers.stop()
     assert set(headers) == {"7"}
 
 
