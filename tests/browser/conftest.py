@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,15 +11,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
+from deploy.chromium import NO_CHROMIUM, find_chromium
 from tests.browser.stub_gateway import StubGateway
 
-_NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
 _FLAGS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -37,12 +30,6 @@ _FLAGS = (
 WEBGL = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--ignore-gpu-blocklist")
 """Has a browser without a graphics card draw in three dimensions all the same."""
 HEARD = Path(__file__).with_name("heard.js").read_text("utf-8")
-NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
-
-
-def find_chromium() -> str | None:
-    """Where the system's browser is, if there is one."""
-    return next(filter(None, map(shutil.which, _NAMES)), None)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.async_api import Browser, ViewportSize
 
-from tests.browser.conftest import VISITOR, WEBGL, chromium, find_chromium
+from deploy.chromium import find_chromium
+from tests.browser.conftest import VISITOR, WEBGL, chromium
 
 _LAYOUTS = {
     "desktop": ((1280, 800), "ada", ""),

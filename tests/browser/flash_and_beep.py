@@ -32,9 +32,10 @@ import numpy as np
 from numpy.typing import NDArray
 from playwright.async_api import Browser, Page
 
+from deploy.chromium import NO_CHROMIUM, find_chromium
 from gateway.playout.pacing import RATE_HZ
 from tests.browser.block_head import block_head
-from tests.browser.conftest import NO_CHROMIUM, WEBGL, chromium, find_chromium, fresh_page
+from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, KINDS, VOICE_RATE_HZ, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone

@@ -10,7 +10,8 @@ import argparse
 import asyncio
 from typing import Literal
 
-from tests.browser.conftest import VISITOR, chromium, find_chromium
+from deploy.chromium import find_chromium
+from tests.browser.conftest import VISITOR, chromium
 
 _ANSWERING_MS = 2500
 """Into the answer: a few words of it are written by then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,19 @@ async def until(met: Callable[[], Any], timeout_s: float = 30.0) -> Any:
         while not (result := met()):  # noqa: ASYNC110
             await asyncio.sleep(0.005)
     return result
+
+
+@asynccontextmanager
+async def served(config: uvicorn.Config) -> AsyncIterator[int]:
+    """The port of a web server in this loop; it ends with the block."""
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        await serving
 
 
 async def meets(gateway: RunningGateway, doubles: Doubles, *, gateways: int = 0) -> None:

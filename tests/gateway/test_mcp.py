@@ -18,7 +18,7 @@ from gateway.tools import mcp_servers
 from gateway.tools.mcp_servers import McpServer, McpServers, read_servers
 from tests.fakes import MetricGrowth
 from tests.gateway import mcp_server
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import RunningGateway, served, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
@@ -189,15 +189,8 @@ async def over_http(headers: list[str | None]) -> AsyncIterator[str]:
             headers.append(dict(scope["headers"]).get(b"x-key", b"").decode())
         await app(scope, receive, send)
 
-    web = uvicorn.Server(uvicorn.Config(noting, port=0, log_level="error"))
-    serving = asyncio.create_task(web.serve())
-    await until(lambda: web.started)
-    port = web.servers[0].sockets[0].getsockname()[1]
-    try:
+    async with served(uvicorn.Config(noting, port=0, log_level="error")) as port:
         yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        web.should_exit = True
-        await serving
 
 
 async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name_once(

@@ -9,12 +9,11 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import uvicorn
 import websockets
 
 from gateway.edge.server import server_config
 from gateway.settings import GatewaySettings
-from tests.gateway.conftest import until
+from tests.gateway.conftest import served, until
 
 PACKET = bytes(640)
 """20 ms of a microphone."""
@@ -45,16 +44,11 @@ async def socket_to(app: Taker) -> AsyncIterator[websockets.ClientConnection]:
     """A client of the gateway's web server in front of `app`."""
     config = server_config(app, GatewaySettings(), drain_s=1)
     config.host, config.port, config.lifespan = "127.0.0.1", 0, "off"
-    server = uvicorn.Server(config)
-    serving = asyncio.create_task(server.serve())
-    await until(lambda: server.started)
-    port = server.servers[0].sockets[0].getsockname()[1]
-    try:
-        async with websockets.connect(f"ws://127.0.0.1:{port}/", compression=None) as client:
-            yield client
-    finally:
-        server.should_exit = True
-        await serving
+    async with (
+        served(config) as port,
+        websockets.connect(f"ws://127.0.0.1:{port}/", compression=None) as client,
+    ):
+        yield client
 
 
 async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(

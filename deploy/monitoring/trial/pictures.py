@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -23,6 +22,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from deploy.chromium import NO_CHROMIUM, find_chromium
 from deploy.monitoring.trial.drawing import (
     FAINT_INK,
     INK,
@@ -38,13 +38,6 @@ from deploy.monitoring.trial.drawing import (
 from deploy.monitoring.trial.prometheus import Prometheus
 from visavis.serving.errors import VisavisError
 
-_BROWSERS = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
 _WIDTH, _MARGIN, _GAP, _HEAD = 1440, 14, 8, 56
 _COLUMNS, _UNIT, _ROW = 24, 25, 34
 _STEP_S = 5.0
@@ -161,9 +154,9 @@ def _legend(template: str, labels: Mapping[str, str]) -> str:
 
 def write_png(svg: str, path: Path) -> None:
     """The drawing as a PNG. Raises VisavisError where there is no Chromium, or it fails."""
-    browser = next(filter(None, map(shutil.which, _BROWSERS)), None)
+    browser = find_chromium()
     if browser is None:
-        raise VisavisError("no Chromium: `make browser` installs it (needs root)")
+        raise VisavisError(NO_CHROMIUM)
     height = re.findall(r'height="(\d+)"', svg)[0]
     with tempfile.TemporaryDirectory() as name:
         page = Path(name) / "dashboard.html"

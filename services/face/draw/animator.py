@@ -190,13 +190,11 @@ class Animator:
         """Nobody has seen what was made so far: a turn goes on with the frame that is heard now,
         and with no later one.
         """
+        self.wake(None, now_s)
         turn = self._turn
-        if turn is None or self._screen_is_free(turn, now_s):
-            self.wake(None, now_s)
-            return
-        self._memory.leave(now_s)
-        self._leave_turn(now_s)
-        turn.made, turn.ended = math.floor(turn.played_s(now_s) * self.fps + 1e-6), False
+        if turn is not None and not self._screen_is_free(turn, now_s):
+            self._leave_turn(now_s)
+            turn.made, turn.ended = math.floor(turn.played_s(now_s) * self.fps + 1e-6), False
 
     def advance(
         self, turn: int, now_s: float, *, held: bool = False, seen: int | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import json
@@ -19,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.gateway.conftest import until
+from tests.gateway.conftest import served
 
 KEY, SECRET = "access-key", "access-secret"
 
@@ -32,14 +31,8 @@ async def http_server(*routes: Route) -> AsyncIterator[str]:
     config = uvicorn.Config(
         Starlette(routes=list(routes)), port=0, log_config=None, ws="websockets-sansio"
     )
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve())
-    await until(lambda: server.started)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
+    async with served(config) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 class TwitchServer:

@@ -61,7 +61,7 @@ class _Imported(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
         found = getattr(import_module(module), attribute)
-        holder = typer.Typer(rich_markup_mode=_MARKUP, pretty_exceptions_enable=False)
+        holder = typer.Typer(rich_markup_mode=_MARKUP)
         if isinstance(found, typer.Typer):
             holder.add_typer(found, name=name)
         else:
