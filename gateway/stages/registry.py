@@ -360,6 +360,10 @@ class Registry:
         status: control_pb2.ServiceStatus = (
             inner if isinstance(inner, control_pb2.ServiceStatus) else answer
         )
+        if status.instance != replica.instance:
+            # A process begun anew on the same port would be counted for the dead one, too.
+            log.warning("registry: %s: %s answers there now", replica.instance, status.instance)
+            return ReplicaState(replica)
         reading_s = status.clock.monotonic_ns / 1e9
         self.clocks.note(status.clock.clock, reading_s, sent_s, self._clock.now())
         engines = (

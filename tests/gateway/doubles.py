@@ -570,12 +570,12 @@ class Doubles:
         self._all: list[Double] = []
         self._count = 0
 
-    async def start(self, *names: str) -> None:
+    async def start(self, *names: str, port: int = 0) -> None:
         for name in names or tuple(KINDS):
             self._count += 1
             instance = f"{name}-{self._count}"
             double = self._kinds[name](self.bus, self.script, self.seen, instance)
-            await double.start()
+            await double.start(port)
             self._all.append(double)
             self.running[name] = double
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 import httpx
@@ -290,7 +290,10 @@ class Network:
                 target.write(said)
         target.close()
 
-    def close(self) -> None:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         for server in self._servers:
             server.close()
 
@@ -299,39 +302,47 @@ async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
     client: GatewayClient, doubles: Doubles
 ) -> None:
     """Its connections stay open, as those of a stopped process do, and nothing comes."""
-    network = Network()
-    await doubles.stop("llm")
-    doubles.script.network = network
-    await doubles.start("llm")
-    doubles.script.network = None
-    frozen = doubles.running["llm"].instance
-    async with client.session() as session:
-        path = f"/v1/sessions/{session.id}"
-        assert await _attached(client, path, "llm") == frozen
+    with Network() as network:
+        await doubles.stop("llm")
+        doubles.script.network = network
         await doubles.start("llm")
-        network.cut = True
-        healthy = doubles.running["llm"].instance
+        doubles.script.network = None
+        frozen = doubles.running["llm"].instance
+        async with client.session() as session:
+            path = f"/v1/sessions/{session.id}"
+            assert await _attached(client, path, "llm") == frozen
+            await doubles.start("llm")
+            network.cut = True
+            healthy = doubles.running["llm"].instance
 
-        async def moved() -> bool:
-            return await _attached(client, path, "llm") == healthy
+            async def moved() -> bool:
+                return await _attached(client, path, "llm") == healthy
 
-        await eventually(moved)
-        await session.ask("Hello?")
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
-    network.close()
+            await eventually(moved)
+            await session.ask("Hello?")
+            assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 
 
 async def test_a_replica_that_takes_a_moment_to_connect_to_is_there(
     gateway: RunningGateway, doubles: Doubles
 ) -> None:
     """As one of a busy machine does."""
-    network = Network(late_s=0.3)
+    with Network(late_s=0.3) as network:
+        await doubles.stop("llm")
+        doubles.script.network = network
+        await doubles.start("llm")
+        await meets(gateway, doubles)
+
+
+async def test_a_replica_begun_anew_on_its_port_is_not_taken_for_two(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    port = doubles.running["llm"].port
     await doubles.stop("llm")
-    doubles.script.network = network
-    await doubles.start("llm")
+    await doubles.start("llm", port=port)
     await meets(gateway, doubles)
-    assert [state.healthy for state in gateway.inside.registry.replicas("llm")] == [True]
-    network.close()
+    known = [state.replica.instance for state in gateway.inside.registry.replicas("llm")]
+    assert known == [doubles.running["llm"].instance]
 
 
 @pytest.mark.parametrize("status", ["RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"])
