@@ -5,6 +5,7 @@
 `compile`: makes TensorRT plans of a bundle's graphs.
 `triton`: lays networks out for a Triton server.
 `gguf`: lays a language model's weights out for a CPU.
+`kept_graph`: keeps what ONNX Runtime has made of a network for this processor.
 `engine_settings`: settings of the services that run the networks of bundles.
 `making`: what every maker of a bundle out of the user's own weights shares.
 

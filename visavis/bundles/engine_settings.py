@@ -9,6 +9,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import CliImplicitFlag
 
+from visavis.bundles.kept_graph import KeptGraph
 from visavis.bundles.store.lookup import family_of, kept_on_cpu
 from visavis.bundles.triton.networks import is_shared, network_name
 from visavis.engine import Engine, EngineOptions, TritonOptions, open_engine
@@ -66,10 +67,12 @@ class EngineSettings(ServiceSettings):
 
             return bundle_plans(compiled, precision=self.precision)
 
+        graph = self._graph_instead(model)
         options = EngineOptions(
             plans=plans,
             floats=_floats,
-            graph=self._graph_instead(model),
+            kept=KeptGraph(model, graph.__name__ if graph else ""),
+            graph=graph,
             require_device=self.require_device,
             cuda_graphs=self.cuda_graphs,
             idle_unload_s=self.idle_unload_s,

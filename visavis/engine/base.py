@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from visavis.serving.errors import EngineError, InvalidInputError
 
 if TYPE_CHECKING:
     from visavis.engine.tensorrt.source import PlanFinder
+
+T = TypeVar("T")
 
 
 class DeviceTensor(Protocol):
@@ -83,6 +85,14 @@ def joined_state(states: Iterable[EngineState]) -> EngineState:
     if not every:
         raise ValueError("no engines")
     return next((state for state in every if state.detail), every[0])
+
+
+class GraphKeeper(Protocol):
+    """Keeps what a backend has made of a network, so that the next start need not."""
+
+    def opened(self, load: Callable[[Path], T], make: Callable[[Path | None], T]) -> T:
+        """What `load` has of the kept file, or else `make`, which is to write it to the path."""
+        ...
 
 
 class Engine(ABC):
@@ -253,6 +263,8 @@ class EngineOptions:
     floats: Callable[[Path], Mapping[str, Callable[[Path], bytes]]] | None = None
     """Who write the graphs that ONNX Runtime loads on a GPU instead of this file, by the names of
     the parts that it is run in; none where the file itself is to be loaded."""
+    kept: GraphKeeper | None = None
+    """Keeps this network as ONNX Runtime runs it on the CPU; None: it is made at each start."""
     graph: Callable[[Path], bytes] | None = None
     """Writes the graph that ONNX Runtime loads instead of this file, the same with less work: on a
     GPU only where `floats` has none."""

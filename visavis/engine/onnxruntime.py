@@ -14,6 +14,7 @@ from visavis.engine import eight_bit_products
 from visavis.engine.base import (
     Engine,
     EngineOptions,
+    GraphKeeper,
     Resident,
     Tensors,
     TensorSpec,
@@ -44,6 +45,7 @@ _CUDNN, _CUDNN_DEFAULT, _CUDNN_OF_GROUPS = "cudnn_conv_algo_search", "DEFAULT", 
 Provider: TypeAlias = str | tuple[str, dict[str, str]]
 """As onnxruntime takes it: by name, or with its options."""
 
+_CPU = "CPUExecutionProvider"
 _FATAL = 4  # of onnxruntime's levels of logging
 
 
@@ -54,7 +56,9 @@ def open_onnxruntime(
     options = options or EngineOptions()
     if device != "cpu" and options.floats is not None:
         return FloatsEngine(model, device=device, threads=threads, options=options)
-    return OnnxRuntimeEngine(model, device=device, threads=threads, graph=options.graph)
+    return OnnxRuntimeEngine(
+        model, device=device, threads=threads, graph=options.graph, kept=options.kept
+    )
 
 
 class OnnxRuntimeEngine(Engine):
@@ -69,12 +73,14 @@ class OnnxRuntimeEngine(Engine):
         device: str,
         threads: int,
         graph: Callable[[Path], bytes] | None = None,
+        kept: GraphKeeper | None = None,
         keeps_tensors: bool = False,
     ) -> None:
-        """graph: writes what is loaded instead of the file itself."""
+        """graph: writes what is loaded instead of the file itself. kept: see EngineOptions."""
         super().__init__(model, device=device, threads=threads)
         self.keeps_tensors = keeps_tensors
         self._graph = graph
+        self._kept = kept
         self._session: ort.InferenceSession | None = None
 
     def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
@@ -96,26 +102,40 @@ class OnnxRuntimeEngine(Engine):
         return _specs(session.get_inputs()), _specs(session.get_outputs())
 
     def _open(self, provider: Provider) -> ort.InferenceSession:
-        options = _options(self.threads)
+        if isinstance(provider, str):
+            if self._kept is None:
+                return self._made_on_cpu(None)
+            return self._kept.opened(self._kept_on_cpu, self._made_on_cpu)
         graph = self._graph(self.model) if self._graph else None
-        if not isinstance(provider, str):
-            name, told = provider
-            grouped = in_groups(graph or self.model.read_bytes())
-            told = {**told, _CUDNN: _CUDNN_OF_GROUPS if grouped else _CUDNN_DEFAULT}
-            # A file by its path: its weights may be in another one beside it.
-            return _session(graph or self.model, options, (name, told))
-        if graph is not None:
-            return _session(graph, options, provider)
+        name, told = provider
+        grouped = in_groups(graph or self.model.read_bytes())
+        told = {**told, _CUDNN: _CUDNN_OF_GROUPS if grouped else _CUDNN_DEFAULT}
+        # A file by its path: its weights may be in another one beside it.
+        return _session(graph or self.model, _options(self.threads), (name, told))
+
+    def _made_on_cpu(self, optimised: Path | None) -> ort.InferenceSession:
+        """optimised: where to write what the session runs."""
+        options = _options(self.threads)
+        if optimised is not None:
+            options.optimized_model_filepath = str(optimised)
+            options.add_session_config_entry("session.save_model_format", "ORT")
+        if self._graph is not None:
+            return _session(self._graph(self.model), options, _CPU)
         if not eight_bit_products.are_clipped():
-            return _session(self.model, options, provider)
+            return _session(self.model, options, _CPU)
         options.add_session_config_entry(*eight_bit_products.EXACTLY)
         level, options.log_severity_level = options.log_severity_level, _FATAL
         try:
-            return _session(self.model, options, provider)
+            return _session(self.model, options, _CPU)
         except Exception:  # as above; a graph that is at fault itself fails again, and says so
             options.log_severity_level = level
             graph = eight_bit_products.with_weights_of_their_own(self.model)
-            return _session(graph, options, provider)
+            return _session(graph, options, _CPU)
+
+    def _kept_on_cpu(self, optimised: Path) -> ort.InferenceSession:
+        options = _options(self.threads)
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        return _session(optimised, options, _CPU)
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         if self.keeps_tensors:
@@ -275,7 +295,7 @@ def in_groups(graph: bytes) -> bool:
 def _provider(device: str) -> Provider:
     kind, _, index = device.partition(":")
     if kind == "cpu":
-        return "CPUExecutionProvider"
+        return _CPU
     if kind == "cuda" and (index or "0").isdigit():
         if "CUDAExecutionProvider" not in ort.get_available_providers():
             raise EngineLoadError(

@@ -12,7 +12,7 @@ import pytest
 from tests.bundles.gguf.small_gguf import Types, blocks_of, small_model, write_gguf
 from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.gguf import prepared
-from visavis.bundles.gguf.prepared import kept_weights, laid_out_file
+from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.store.installed import RECORD_NAME, BundleRecord, FileRecord
 from visavis.serving.errors import PlanCancelledError
 
@@ -51,8 +51,7 @@ def test_it_is_made_once_and_found_again(source: Path, cache: PlanCache, made: l
     assert first != source
     assert laid_out_file(source, "tiny", cache=cache) == first
     assert len(made) == 1
-    (kept,) = kept_weights(cache)
-    assert (kept.bundle, kept.path, kept.size_bytes) == ("tiny", first, first.stat().st_size)
+    assert cache.for_this_processor() == [first]
     assert not list(cache.entries())  # no compiled plan, and no damaged one
 
 
@@ -61,7 +60,7 @@ def test_a_bundle_that_was_renamed_keeps_what_was_made(
 ) -> None:
     laid_out_file(source, "former", cache=cache)
     path = laid_out_file(source, "tiny", cache=cache)
-    assert [kept.bundle for kept in kept_weights(cache)] == ["tiny"]
+    assert cache.for_this_processor() == [path]
     assert laid_out_file(source, "tiny", cache=cache) == path
     assert len(made) == 1
 

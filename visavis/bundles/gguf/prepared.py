@@ -12,8 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
@@ -35,21 +34,6 @@ log = logging.getLogger(__name__)
 
 _DIGEST_SUFFIX = ".sha256"
 _UNFINISHED = ".weights-"
-
-
-@dataclass(frozen=True)
-class KeptWeights:
-    """One laid-out file in the cache."""
-
-    bundle: str
-    path: Path
-    size_bytes: int
-
-
-def kept_weights(cache: PlanCache | None = None) -> Iterator[KeptWeights]:
-    """Every laid-out file in the cache."""
-    for path in sorted((cache or PlanCache()).folder.glob("*/weights.*.gguf")):
-        yield KeptWeights(path.parent.name, path, path.stat().st_size)
 
 
 def laid_out_file(

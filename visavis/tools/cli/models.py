@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -21,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from visavis.bundles.gguf.prepared import KeptWeights, kept_weights
+from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import (
     ROLES,
@@ -186,18 +187,21 @@ def _show_list(model_dir: Path | None) -> None:
         )
     console.print(table)
     console.print(_profiles_table(catalog, folder))
-    if kept := list(kept_weights()):
+    if kept := PlanCache().for_this_processor():
         console.print(_kept_table(kept))
 
 
-def _kept_table(kept: Sequence[KeptWeights]) -> Table:
+def _kept_table(kept: Sequence[Path]) -> Table:
     """Files made of bundles when a service first loaded them; removed, they are made again."""
-    folder = kept[0].path.parents[1]
+    size_bytes: Counter[str] = Counter()
+    for path in kept:
+        size_bytes[path.parent.name] += path.stat().st_size
+    folder = kept[0].parents[1]
     table = Table(title=f"Laid out for this processor, in {folder}", title_justify="left")
     table.add_column("bundle", no_wrap=True)
     table.add_column("MB", justify="right", no_wrap=True)
-    for weights in kept:
-        table.add_row(weights.bundle, f"{weights.size_bytes / 1e6:,.0f}")
+    for bundle, size in sorted(size_bytes.items()):
+        table.add_row(bundle, f"{size / 1e6:,.0f}")
     return table
 
 

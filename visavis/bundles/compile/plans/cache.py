@@ -122,6 +122,13 @@ class PlanCache:
             else:
                 yield PlanEntry(path, record, _content_of(path, record)[1])
 
+    def for_this_processor(self) -> list[Path]:
+        """What networks on the CPU are loaded from instead of their bundles: weights that were laid
+        out, and graphs that were optimised.
+        """
+        kept = (self.folder.glob(names) for names in ("*/weights.*.gguf", "*/*.ort"))
+        return sorted(path for paths in kept for path in paths)
+
     def find(self, wanted: Wanted) -> CachedPlan | None:
         """The whole plan that is as `wanted`, None where there is none (or only a damaged one)."""
         folder = self.folder / wanted.bundle

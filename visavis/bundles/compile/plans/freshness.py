@@ -91,7 +91,7 @@ def _files_digest(folder: Path) -> str:
     record = folder / RECORD_NAME
     if record.is_file():
         return hashlib.sha256(record.read_bytes()).hexdigest()
-    return _tree_digest(folder)
+    return tree_digest(folder)
 
 
 @cache
@@ -99,7 +99,7 @@ def _code_digest() -> str:
     told = hashlib.sha256()
     here = Path(__file__).parents[2]
     for name in _GRAPH_CODE:
-        told.update(f"{name} {_tree_digest(here / name)}\n".encode())
+        told.update(f"{name} {tree_digest(here / name)}\n".encode())
     for package in _GRAPH_PACKAGES:
         try:
             told.update(f"{package} {version(package)}\n".encode())
@@ -108,9 +108,10 @@ def _code_digest() -> str:
     return told.hexdigest()
 
 
-def _tree_digest(root: Path) -> str:
+def tree_digest(root: Path, names: str = "*") -> str:
+    """sha256 over a file, or over those of a folder and below whose names fit."""
     told = hashlib.sha256()
-    for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+    for path in sorted(root.rglob(names)) if root.is_dir() else [root]:
         if path.is_file() and not set(_NO_GRAPH_CODE) & set(path.parts):
             with path.open("rb") as file:
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
