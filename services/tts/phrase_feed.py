@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
@@ -15,8 +16,9 @@ from visavis.wire.clock import Clock
 MAX_TEXT_CHARACTERS = 100_000
 # So much is cut at once before others get the event loop: about a millisecond.
 _SLICE_CHARACTERS = 500
-# Until a phrase is sound; and how many pieces of text the next words that can be parted may take.
-_MAKING_S, _PIECES_AHEAD = 0.15, 3
+# So many pieces of text the next words that can be parted may take.
+_PIECES_AHEAD = 3
+_SHORTEST_WAIT_S = 0.001
 # Of a first phrase that is cut short: it lasts a third of a second at least, half of one mostly.
 _FIRST_SYLLABLES = 2
 # Text that comes more slowly than this has stopped for reasons of its own.
@@ -28,6 +30,10 @@ def _never() -> bool:
     return False
 
 
+def _for_ever() -> None:
+    return None
+
+
 async def cut_phrases(
     texts: AsyncIterator[str],
     hurried: Callable[[], bool] = _never,
@@ -35,7 +41,8 @@ async def cut_phrases(
 ) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
 
-    hurried: asked where a piece of text has completed none; True cuts what can be spoken of it.
+    hurried: asked where a piece of text, an empty one as well, has completed none; True cuts what
+    can be spoken of it.
     early: the same where a first phrase is awaited, which has two Latin syllables at least.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
@@ -144,16 +151,32 @@ class TextFeed:
         """Whether more text will come, and none is there."""
         return not self._texts and not self._ended
 
-    def hurried(self, left_s: float) -> bool:
-        """Whether a voice with so much in hand would break off, were the next phrase awaited."""
-        return self.awaited and left_s < _MAKING_S + _PIECES_AHEAD * self._piece_s
+    def hurried(self, spare_s: float) -> bool:
+        """Whether a voice, which can await more text for so long, would break off, were the next
+        phrase awaited."""
+        return self.awaited and spare_s <= _SHORTEST_WAIT_S + _PIECES_AHEAD * self._piece_s
 
-    async def texts(self) -> AsyncIterator[str]:
-        """The text in order, to its end."""
+    async def texts(self, spare_s: Callable[[], float | None] = _for_ever) -> AsyncIterator[str]:
+        """The text in order, to its end. spare_s: how long more of it can be awaited, None: for
+        ever; that it has not come by then is told once, by an empty piece.
+        """
         while True:
             while self._texts:
                 yield self._texts.popleft()
             if self._ended:
                 return
             self._changed.clear()
-            await self._changed.wait()
+            if not await self._comes_within(spare_s):
+                yield ""
+                await self._changed.wait()
+
+    async def _comes_within(self, spare_s: Callable[[], float | None]) -> bool:
+        while (left_s := spare_s()) is None or left_s > _SHORTEST_WAIT_S:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    return await self._changed.wait()
+        return False
+
+    def look_again(self) -> None:
+        """How long more text can be awaited has changed."""
+        self._changed.set()

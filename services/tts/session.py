@@ -72,13 +72,21 @@ class SpokenTurn(Turn):
         """There is no phrase yet, and no more text than was looked at."""
         return self.ledger.first_phrase is None and self.feed.awaited
 
-    def hurried(self) -> bool:
-        """The voice would break off before a phrase of ordinary length is written and made.
+    def spare_s(self, making_s: float) -> float | None:
+        """How long more text can be awaited before the voice breaks off, with so much time for the
+        next phrase to be made. None: it does not speak, or nobody waits for it yet.
 
-        Once it has broken off an ordinary one is better: short ones cost more and are gaps again.
+        Once it has broken off an ordinary phrase is better: short ones cost more and are gaps
+        again.
         """
         left_s = self.ledger.left_s()
-        return self.ledger.first_voice is not None and left_s > 0 and self.feed.hurried(left_s)
+        speaks = self.ledger.first_voice is not None and left_s > 0
+        return left_s - making_s if speaks and not self.ledger.held else None
+
+    def hurried(self, making_s: float) -> bool:
+        """The voice would break off before a phrase of ordinary length is written and made."""
+        spare_s = self.spare_s(making_s)
+        return spare_s is not None and self.feed.hurried(spare_s)
 
     def seconds(self) -> dict[str, float]:
         return self.ledger.seconds()
@@ -117,6 +125,7 @@ class SpeakingSession(StageWork):
         turn = self._stage.turn
         if turn is not None and turn.number == chunk.place.turn and not chunk.held:
             self._lane.confirm(turn.ledger)
+            turn.feed.look_again()
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._read_tokens(), self._take_credit()]
@@ -162,9 +171,10 @@ class SpeakingSession(StageWork):
     async def _speak(self, turn: SpokenTurn, options: SpeechOptions) -> None:
         """Publish all pieces of the turn, then an empty last chunk of each kind."""
         try:
+            making = self._lane.making
             phrases = cut_phrases(
-                turn.feed.texts(),
-                turn.hurried,
+                turn.feed.texts(lambda: turn.spare_s(making.likely_s)),
+                lambda: turn.hurried(making.likely_s),
                 # Another answer that is written delays this one: what is said first has to last.
                 early=lambda: turn.unspoken and self._lane.is_alone(turn.ledger),
             )

@@ -21,6 +21,8 @@ from visavis.wire.media import Stamp
 
 ASSUMED = Assumed(units_per_s=0.15, unit_cost_s=0.15, cores=0.03)
 """Pieces of voice, until they are measured."""
+# Until a phrase is sound; fewer deviations leave gaps, more make phrases shorter than they need be.
+_LEAST_MAKING_S, _DEVIATIONS = 0.15, 2
 
 
 @dataclass(slots=True)
@@ -41,7 +43,8 @@ class TurnLedger:
     stamps: tuple[Stamp, ...] = ()
     owner: object = field(default_factory=object)
     """Names the turn to the lane."""
-    _phrase_open: bool = field(default=False)
+    awaits_sound: bool = False
+    """Nothing of its last phrase is made yet."""
     _work_began: Stamp | None = None
     _text_ended: Stamp | None = None
     _voice_made: Stamp | None = None
@@ -49,7 +52,7 @@ class TurnLedger:
     def phrase_begins(self) -> None:
         """A phrase is there and its synthesis begins."""
         self.phrase_at = self.clock.now()
-        self._phrase_open = True
+        self.awaits_sound = True
         if self.first_phrase is None:
             self.first_phrase = self.phrase_at
             self.stamps = (*self.stamps, Stamp.now("tts.first_ready"))
@@ -75,8 +78,8 @@ class TurnLedger:
         metrics.tts_audio_seconds.labels(self.language).inc(samples / sample_rate_hz)
         now = self.clock.now()
         self._voice_made = Stamp.now("tts.last_finished")
-        if self._phrase_open:
-            self._phrase_open = False
+        if self.awaits_sound:
+            self.awaits_sound = False
             metrics.tts_ttfa_seconds.observe(now - self.phrase_at, metrics.exemplar())
         if self.first_voice is None:
             self.first_voice = now
@@ -128,6 +131,26 @@ class Order(IntEnum):
     """Made before it is asked for."""
 
 
+class MakingTime:
+    """How long it takes from a phrase to its sound, by what phrases lately took. Pure.
+
+    Mean and mean deviation, as a connection reckons its round trips (RFC 6298, section 2).
+    """
+
+    def __init__(self) -> None:
+        self._mean_s = self._deviation_s = 0.0
+
+    @property
+    def likely_s(self) -> float:
+        """Most take no longer."""
+        return max(_LEAST_MAKING_S, self._mean_s + _DEVIATIONS * self._deviation_s)
+
+    def note(self, took_s: float) -> None:
+        """One more."""
+        self._deviation_s += (abs(took_s - self._mean_s) - self._deviation_s) / 4
+        self._mean_s += (took_s - self._mean_s) / 8
+
+
 class SpeechLane:
     """One synthesizer for all sessions: each piece of an answer is asked for, and awaited."""
 
@@ -139,6 +162,8 @@ class SpeechLane:
         self._lane = lane
         self._meter = meter or Meter(MonotonicClock(), ASSUMED)
         self._speaking: list[TurnLedger] = []
+        self.making = MakingTime()
+        """Of phrases behind an answer's first one, which goes before them."""
 
     def is_alone(self, ledger: TurnLedger) -> bool:
         """Whether no other answer that is spoken is still being written."""
@@ -185,6 +210,8 @@ class SpeechLane:
             stream = cast(AsyncGenerator[Sequence[SpeechPiece], None], items)
             async with contextlib.aclosing(stream) as blocks:
                 while (pieces := await self._next(blocks, ledger)) is not None:
+                    if begun and pieces and ledger.awaits_sound:
+                        self.making.note(ledger.clock.now() - ledger.phrase_at)
                     for piece in pieces:
                         ledger.voice_made(len(piece.voice), SAMPLE_RATE_HZ)
                         yield piece

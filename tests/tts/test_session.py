@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from services.tts.session import SpeakingSession, SpokenTurn
-from services.tts.speech_lane import SpeechLane, TurnLedger
+from services.tts.speech_lane import MakingTime, SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
@@ -212,12 +212,25 @@ def test_a_turn_is_hurried_while_that_can_save_its_voice_from_breaking_off() -> 
     clock = ManualClock()
     ledger = TurnLedger(clock, clock.now(), "en")
     turn = SpokenTurn(1, ledger, 24_000, clock)
-    assert not turn.hurried()  # its first phrase is as short as can be anyway
+    assert not turn.hurried(0.15)  # its first phrase is as short as can be anyway
     ledger.phrase_begins()
     ledger.voice_made(12_000, 24_000)
     clock.advance(0.1)
-    assert not turn.hurried()  # 0.4 s are left
+    assert not turn.hurried(0.15)  # 0.4 s are left
+    assert turn.hurried(0.5)
     turn.heard(10_000)  # it began later than it could: 0.08 s are left
-    assert turn.hurried()
+    assert turn.hurried(0.15)
     clock.advance(0.1)
-    assert not turn.hurried()  # silence already
+    assert not turn.hurried(0.15)  # silence already
+
+
+def test_the_time_that_phrases_take_is_reckoned_with_those_that_take_longer() -> None:
+    making = MakingTime()
+    assert making.likely_s == pytest.approx(0.15)
+    for _ in range(30):
+        making.note(0.05)
+    assert making.likely_s == pytest.approx(0.15)  # less would be no gain
+    for _ in range(30):
+        making.note(0.2)
+        making.note(0.3)
+    assert 0.3 < making.likely_s < 0.4

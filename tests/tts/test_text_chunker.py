@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from time import monotonic
 
 import pytest
 
@@ -196,9 +197,9 @@ def test_a_hurried_voice_gets_what_leans_on_nothing(
 
 async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer_one() -> None:
     """Text comes every 65 ms, as it does where several answers are written at once."""
-    clock, left_s = ManualClock(), 1.0
+    clock, spare_s = ManualClock(), 0.85
     feed = TextFeed(clock)
-    phrases = cut_phrases(feed.texts(), lambda: feed.hurried(left_s))
+    phrases = cut_phrases(feed.texts(), lambda: feed.hurried(spare_s))
     said = (
         "No,",
         " they",
@@ -216,11 +217,26 @@ async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer
         clock.advance(0.065)
     assert (await anext(phrases)).text == "No,"
     assert (await anext(phrases)).text == " they drink no water with their food "
-    left_s = 0.3
+    spare_s = 0.15
     feed.add(" breakfast")
     assert (await anext(phrases)).text == "ever "
     feed.end()
     assert [phrase.text async for phrase in phrases] == ["since breakfast"]
+
+
+async def test_where_text_stops_coming_what_is_there_is_spoken_in_time() -> None:
+    feed, ends_s = TextFeed(ManualClock()), monotonic() + 0.05
+
+    def spare_s() -> float:
+        return ends_s - monotonic()
+
+    phrases = cut_phrases(feed.texts(spare_s), lambda: feed.hurried(spare_s()))
+    feed.add("they don't drink wa")
+    assert (await anext(phrases)).text == "they don't drink "
+    assert spare_s() <= 0.001
+    feed.add("ter with it")
+    feed.end()
+    assert [phrase.text async for phrase in phrases] == ["water with it"]
 
 
 @pytest.mark.parametrize("early", [True, False])
