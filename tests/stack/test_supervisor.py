@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -113,6 +114,41 @@ async def test_a_process_is_told_no_other_ones_settings(
         told[name] = child.log_path.read_text()
     assert "LLM_API_KEY" in told["llm-2"] and "GATEWAY" not in told["llm-2"]
     assert "API_KEY" not in told["nats-server"] and "MODEL_DIR" in told["nats-server"]
+
+
+TELLS_ITS_SETTINGS = """
+import os, pathlib, sys, time
+told = sorted(name for name in os.environ if name.startswith("VISAVIS_"))
+pathlib.Path(sys.argv[1], str(os.getpid())).write_text(f"{told}\\n")
+time.sleep(60)
+"""
+
+
+async def test_a_process_in_the_place_of_another_one_is_told_the_same_settings(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setenv("VISAVIS_GATEWAY_MAX_SESSIONS", "3")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "telling.py").write_text(TELLS_ITS_SETTINGS)
+    (told := tmp_path / "told").mkdir()
+
+    def told_by(count: int) -> list[str]:
+        texts = [one.read_text() for one in told.iterdir()]
+        return texts if len(texts) == count and all(texts) else []
+
+    programs = {supervisor.GATEWAY: ["telling", str(told)]}
+    stack = Stack(StackOptions(tmp_path, programs=programs))
+    tasks: list[asyncio.Task[Any]] = [asyncio.create_task(stack.__aenter__())]
+    try:
+        await until(lambda: told_by(1))
+        tasks.append(asyncio.create_task(stack.start_spare(supervisor.GATEWAY)))
+        first, second = await until(lambda: told_by(2))
+    finally:
+        for task in reversed(tasks):
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+    assert "MAX_SESSIONS" in first and second == first
 
 
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:

@@ -68,6 +68,8 @@ class Child:
 
     def __init__(self, name: str, command: Sequence[str], log_dir: Path) -> None:
         self.name = name
+        self._section = name.partition("-")[0]
+        """Whose settings it is given, whatever it is called later."""
         self.state = State.STOPPED
         self.working = False
         """Whether it has said that its start is over."""
@@ -101,7 +103,7 @@ class Child:
                     stderr=output,
                     env={
                         **_SHARED_MACHINE,
-                        **_inherited(self.name),
+                        **_inherited(self._section),
                         **(environ or {}),
                         FD_VARIABLE: str(beating),
                     },
@@ -253,9 +255,9 @@ def memory_bytes(children: Sequence[Child]) -> dict[str, int]:
     return sizes
 
 
-def _inherited(name: str) -> dict[str, str]:
+def _inherited(section: str) -> dict[str, str]:
     """Our environment less what is another process' own: its keys, above all."""
-    own = env_prefix(name.partition("-")[0])
+    own = env_prefix(section)
     others = tuple(map(env_prefix, SECTIONS))
     return {
         variable: value
