@@ -1,6 +1,7 @@
 """What is said of a start, by services and to whoever started them; and an end in its middle."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from visavis.serving import runtime
 from visavis.serving.lifetime.starting import tell_starting
+from visavis.tools.stack.nats_server import free_port
 from visavis.tools.stack.process import python_child
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
@@ -44,6 +46,22 @@ async def test_a_service_that_is_told_to_end_stops_loading() -> None:
     stop.set()
     assert await task is False
     assert service.cancelled
+
+
+async def test_a_service_that_waits_for_a_bus_ends_soon_when_told_to(tmp_path: Path) -> None:
+    """Which may never come: the signal reaches it before it has begun to load."""
+    flags = ["--profile", "tiny", "--nats-url", f"nats://127.0.0.1:{free_port()}"]
+    tts = python_child("tts", "services.tts", flags, tmp_path)
+    tts.start()
+    async with asyncio.timeout(25):
+        while not await tts.beats():
+            assert tts.runs(), tts.log_tail()
+            await asyncio.sleep(0.05)
+    began_s = time.monotonic()
+    await tts.stop()
+    took_s = time.monotonic() - began_s
+    assert tts.log_tail() == ""
+    assert took_s < 5, f"ended after {took_s:.1f} s"
 
 
 async def test_a_load_that_fails_is_told() -> None:

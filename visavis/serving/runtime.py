@@ -12,7 +12,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import grpc.aio
@@ -136,7 +136,11 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
     bus = None
     if settings.nats_url:
         # Where all parts start together, the bus may be up a little later.
-        bus = await connect_bus(settings, instance)
+        connecting = asyncio.create_task(connect_bus(settings, instance))
+        if not await _until_told(connecting, None, ending.told, label):
+            await heartbeat.stop()
+            return
+        bus = connecting.result()
     # Its constructor looks for them.
     bringing = bring_shared(bus, settings.own_bundles, settings.model_dir)
     if not await _until_told(bringing, bus, ending.told, label):
@@ -272,10 +276,10 @@ async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label:
 
 
 async def _until_told(
-    work: Coroutine[Any, Any, None], bus: Bus | None, stop: asyncio.Event, label: str
+    work: Awaitable[Any], bus: Bus | None, stop: asyncio.Event, label: str
 ) -> bool:
     reporting = asyncio.create_task(report_starting(bus, label))
-    working, stopping = asyncio.create_task(work), asyncio.create_task(stop.wait())
+    working, stopping = asyncio.ensure_future(work), asyncio.create_task(stop.wait())
     try:
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
