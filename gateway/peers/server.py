@@ -20,6 +20,7 @@ from fastapi import FastAPI
 from gateway.edge.server import server_config
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
+from visavis.serving.addresses import in_address
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain
@@ -57,7 +58,7 @@ def listen(settings: GatewaySettings) -> Listening:
     if settings.share_port:
         own, shared = _bound(settings.host, 0, shared=False), len(sockets)
         sockets = [*sockets, *own]
-    host = settings.advertise or _reachable(settings.host)
+    host = in_address(settings.advertise) or _reachable(settings.host)
     return Listening(sockets, f"{host}:{own[0].getsockname()[1]}", shared)
 
 
@@ -94,7 +95,7 @@ def _reachable(host: str) -> str:
         return host
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "[::1]"
-    return host if address.version == 4 else f"[{host}]"
+    return in_address(host)
 
 
 class DrainingServer(uvicorn.Server):

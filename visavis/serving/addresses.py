@@ -52,8 +52,8 @@ def told_to_others(host: str) -> str:
 
 
 def in_address(host: str) -> str:
-    """`host` as it stands before a port."""
-    return f"[{host}]" if ":" in host else host
+    """`host` as it stands before a port, which it may have been given as."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def _of_the_way_out(family: socket.AddressFamily) -> str:

@@ -22,7 +22,7 @@ from prometheus_client import start_http_server
 
 from visavis.bundles.store.shared import bring_shared
 from visavis.engine.base import EngineState
-from visavis.serving.addresses import told_to_others
+from visavis.serving.addresses import in_address, told_to_others
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.authentication.channel import Door
@@ -291,7 +291,7 @@ async def _until_told(
 
 def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:
     """Where others reach this process, by kind."""
-    reach = settings.advertise or told_to_others(settings.host)
+    reach = in_address(settings.advertise) or told_to_others(settings.host)
     addresses = {"grpc": f"{reach}:{port}"}
     if metrics_port is not None:
         addresses["metrics"] = f"{reach}:{metrics_port}"
@@ -299,7 +299,7 @@ def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None)
 
 
 def _bind(server: grpc.aio.Server, settings: ServiceSettings, door: Door) -> int:
-    address = f"{settings.host}:{settings.port}"
+    address = f"{in_address(settings.host)}:{settings.port}"
     try:
         credentials = settings.certificates().server()
         port: int = (
