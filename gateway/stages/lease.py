@@ -269,6 +269,10 @@ class StageLease:
                 event = await call.read()
             if event is grpc.aio.EOF or event.WhichOneof("event") != "ready":
                 raise StageLostError(f"{self.service}: closed the stream before it was ready")
+            if event.ready.instance != replica.instance:
+                # A process begun anew on the same port: it is to be found first.
+                self._registry.lost(replica)
+                raise StageLostError(f"{self.service}: {event.ready.instance} is there instead")
         except TimeoutError:
             self._failed(call, "timeout")
             self._registry.lost(replica)

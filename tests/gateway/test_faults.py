@@ -345,6 +345,19 @@ async def test_a_replica_begun_anew_on_its_port_is_not_taken_for_two(
     assert known == [doubles.running["llm"].instance]
 
 
+async def test_a_session_is_with_the_process_that_is_there_and_not_with_one_that_was(
+    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    """It would be cut off with the connection to the one that was, which nobody uses."""
+    port = doubles.running["llm"].port
+    await gateway.inside.registry.refresh()
+    await doubles.stop("llm")
+    await doubles.start("llm", port=port)
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        assert await _attached(client, path, "llm") == doubles.running["llm"].instance
+
+
 @pytest.mark.parametrize("status", ["RESOURCE_EXHAUSTED", "FAILED_PRECONDITION"])
 async def test_a_replica_that_refuses_is_not_lost_and_another_is_asked(
     http: httpx.AsyncClient, doubles: Doubles, status: str
