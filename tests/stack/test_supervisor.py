@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ import pytest
 
 from tests.gateway.conftest import until
 from tests.stack.conftest import Run
+from visavis.bundles.store import profile
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import restarter, supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer, free_port
+from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.supervisor import Stack, StackOptions
+from visavis.v1 import tts_pb2, tts_pb2_grpc
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.permissions import BUCKETS
 
@@ -335,3 +339,17 @@ async def test_a_service_whose_bus_is_gone_ends_soon_when_told_to(tmp_path: Path
         took_s = time.monotonic() - began_s
     assert "Traceback" not in face.log_tail()
     assert took_s < 5, f"ended after {took_s:.1f} s"
+
+
+async def test_a_service_alone_stays_so_where_the_environment_says_how_a_stack_is_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bundle: Callable[[str], Path]
+) -> None:
+    """As in a container of it."""
+    for name in profile("tiny")["tts"]:
+        bundle(name)
+    monkeypatch.setenv("VISAVIS_TTS_HOST", "0.0.0.0")
+    monkeypatch.setenv("VISAVIS_TTS_ADVERTISE", "10.0.0.7")
+    monkeypatch.setenv("VISAVIS_TTS_NATS_URL", f"nats://127.0.0.1:{free_port()}")
+    async with asyncio.timeout(25), plain_service("tts", ["--profile", "tiny"], tmp_path) as tts:
+        stub = tts_pb2_grpc.SpeechSynthesisStub(tts)
+        assert (await stub.ListVoices(tts_pb2.ListVoicesRequest())).voices

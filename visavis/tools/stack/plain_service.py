@@ -32,7 +32,9 @@ async def plain_service(
     Raises VisavisError with the end of its log if it does not come up.
     """
     port = free_port()
-    flags = ["--port", str(port), "--metrics-port", "-1", *arguments]
+    # Whatever the environment says of services that belong to a stack.
+    alone = ["--nats-url", "", "--host", "127.0.0.1", "--advertise", ""]
+    flags = [*alone, "--port", str(port), "--metrics-port", "-1", *arguments]
     child = python_child(name, f"services.{name}", flags, log_dir)
     secret = secrets.token_hex()  # nobody else is to take its slots
     child.start({f"{ENV_PREFIX}{name.upper()}_STACK_SECRET": secret})
