@@ -123,6 +123,23 @@ async def test_giving_up_halfway_into_a_subscription_leaves_nothing_and_breaks_n
                 await bus.flush()
 
 
+async def test_a_subscription_that_the_server_did_not_confirm_in_time_leaves_nothing(
+    bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unanswered(self: Bus) -> None:
+        raise BusError("flush: the server does not answer")
+
+    with monkeypatch.context() as silent:
+        silent.setattr(Bus, "flush", unanswered)
+        with pytest.raises(BusError):
+            await bus.subscribe("s1", Kind.TOKENS).__aenter__()
+    await bus.flush()
+    before = bus.client.stats["in_msgs"]
+    await bus.publish(Kind.TOKENS, token(1, 0, "to nobody"))
+    await bus.flush()
+    assert bus.client.stats["in_msgs"] == before
+
+
 async def test_survives_a_restart_of_the_server(tmp_path) -> None:
     with NatsServer(tmp_path) as server:
         bus = await Bus.connect(server.url, name="test")

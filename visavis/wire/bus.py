@@ -276,9 +276,14 @@ class Subscription:
 
     async def _enter(self) -> None:
         self._subscription = await self._bus.client.subscribe(self._pattern, cb=self._receive)
-        await self._bus.flush()
-        if self._closed:
-            await self._leave()
+        try:
+            await self._bus.flush()
+        except BusError:
+            self._closed = True  # else it would be there once the server is back, for good
+            raise
+        finally:
+            if self._closed:
+                await self._leave()
 
     async def __aexit__(self, *_: object) -> None:
         self._closed = True
