@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -190,6 +191,31 @@ async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
+
+
+@pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="systemd is not here")
+async def test_a_bus_comes_back_after_temporary_folders_were_cleaned(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of what nobody has touched for days: here, at all."""
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    (temporary := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    (rules := tmp_path / "rules.conf").write_text(f"d {temporary} - - - 0\n")
+    stack = Stack(StackOptions(log_dir=tmp_path / "logs"))
+    bus = stack.nats.process
+    starting = asyncio.create_task(stack.__aenter__())
+    try:
+        await until(lambda: bus.state is State.READY)
+        clean = ["systemd-tmpfiles", "--clean", str(rules)]
+        await asyncio.to_thread(subprocess.run, clean, check=True)
+        first = bus.pid
+        bus.kill()
+        await until(lambda: bus.pid != first and bus.state is State.READY, 15)
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    assert not any(temporary.glob("visavis-bus-*"))
 
 
 class Unwatchable(Child):

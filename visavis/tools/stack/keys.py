@@ -7,6 +7,7 @@ in its environment; `visavis keys` writes them into files for a stack in contain
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -98,6 +99,15 @@ def private_folder(log_dir: Path) -> Path:
         with contextlib.suppress(OSError):
             return Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-", dir=folder))
     raise VisavisError(f"the bus can have a folder neither in {root} nor in {log_dir}")
+
+
+def hold_folder(folder: Path) -> int:
+    """An open file; until it is closed systemd's cleaner of temporary folders leaves this one what
+    nobody has touched for days. Raises OSError.
+    """
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_SH)
+    return held
 
 
 def leave_for_owner(folder: Path, port: int, keys: Keys, nats_url: str) -> None:

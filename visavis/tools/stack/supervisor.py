@@ -33,6 +33,7 @@ from visavis.serving.settings import ENV_PREFIX
 from visavis.tools.stack.keys import (
     USERS_FILE,
     Keys,
+    hold_folder,
     leave_for_owner,
     private_folder,
     write_private,
@@ -116,6 +117,7 @@ class Stack:
         self._bus: Bus | None = None
         self._buckets: Keeper | None = None
         self._bus_folder: Path | None = None
+        self._folder_held: int | None = None
         self._restarters: dict[Child, Restarter] = {}
         self._keeping: dict[Child, asyncio.Task[None]] = {}
         self.children: dict[str, Child] = {}
@@ -207,6 +209,7 @@ class Stack:
         self._bus_folder = folder = private_folder(self.options.log_dir)
         self._nats.process.storage, self._nats.process.users = folder / "kept", folder / USERS_FILE
         try:
+            self._folder_held = hold_folder(folder)
             write_private(folder / USERS_FILE, users_config(self.keys.passwords))
             self._nats.launch()
             await asyncio.to_thread(self._nats.until_listening)
@@ -441,6 +444,9 @@ class Stack:
             await self._bus.close()
             self._bus = None
         await asyncio.to_thread(self._nats.stop)
+        if self._folder_held is not None:
+            os.close(self._folder_held)
+            self._folder_held = None
         if self._bus_folder is not None:
             await asyncio.to_thread(shutil.rmtree, self._bus_folder, ignore_errors=True)
 
