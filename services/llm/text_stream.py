@@ -21,8 +21,9 @@ _CALL_CHARS = 2000
 _ZERO_WIDTH_JOINER = "\u200d"
 _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
 
-# The marks of markdown.
-_BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]+")
+# The marks of markdown. Blanks belong to the mark before them alone: a line of marks with several
+# between them could else be read in more ways than can be tried.
+_BULLET = re.compile(r"[ \t]*(?:#{1,6}|[-*+•>])[ \t]++")
 _NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
 # The beginning of a line that may yet turn out to be one of the two above, or several.
 _UNDECIDED = re.compile(

@@ -124,6 +124,12 @@ def test_marks_are_not_spoken(written: str, spoken: str, size: int) -> None:
     assert said(written, size) == spoken
 
 
+def test_a_line_of_marks_with_wide_gaps_is_read_in_one_go() -> None:
+    spoken = SpokenText()
+    assert spoken.feed("-  " * 40) == ""
+    assert spoken.feed("so") == "so"
+
+
 def test_words_do_not_wait() -> None:
     spoken = SpokenText()
     assert [spoken.feed(piece) for piece in ("Well", ", yes", "! It", " is")] == [
