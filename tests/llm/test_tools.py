@@ -418,6 +418,25 @@ async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
     nonsense = Tools((Tool("x", "", '{"type": "nonsense"}'),), "required")
     with pytest.raises(InvalidInputError, match="could not be made"):
         await answered(small_model, BackendRequest(asked(), Sampling(8, 0.0), 0, tools=nonsense))
+    # As Pydantic writes them, with definitions that each tool has for itself.
+    units = {"weather_abroad": "fahrenheit", "weather_here": "celsius"}
+    told = Tools(tuple(Tool(name, "", in_unit(unit)) for name, unit in units.items()), "required")
+    wanted = BackendRequest(asked(), Sampling(80, 0.0), 0, tools=told)
+    _, pieces, _ = await answered(small_model, wanted)
+    arguments = json.loads("".join(p.arguments for p in pieces))
+    assert arguments == {"unit": units[pieces[0].name]}
+
+
+def in_unit(unit: str) -> str:
+    """A schema that leaves no choice."""
+    return json.dumps(
+        {
+            "$defs": {"Unit": {"type": "string", "enum": [unit]}},
+            "type": "object",
+            "properties": {"unit": {"$ref": "#/$defs/Unit"}},
+            "required": ["unit"],
+        }
+    )
 
 
 def read(pieces: Iterable[str], *, at_once: bool = True) -> tuple[str, list[tuple[str, str]], bool]:

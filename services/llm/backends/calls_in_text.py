@@ -96,20 +96,36 @@ def schema_of(tools: Tools) -> dict[str, Any] | None:
     """JSON Schema of an answer that has to be a call; None: it need not be one."""
     if tools.calling != "required":
         return None
+    parameters = {
+        tool.name: _referring_to(f"#/$defs/{tool.name}", json.loads(tool.parameters))
+        for tool in tools.known
+        if tools.named in ("", tool.name)
+    }
     calls = [
         {
             "type": "object",
             "properties": {
-                "name": {"const": tool.name},
-                "arguments": {"additionalProperties": False, **json.loads(tool.parameters)},
+                "name": {"const": name},
+                "arguments": {"additionalProperties": False, **schema},
             },
             "required": ["name", "arguments"],
             "additionalProperties": False,
         }
-        for tool in tools.known
-        if tools.named in ("", tool.name)
+        for name, schema in parameters.items()
     ]
-    return calls[0] if len(calls) == 1 else {"anyOf": calls}
+    return {**(calls[0] if len(calls) == 1 else {"anyOf": calls}), "$defs": parameters}
+
+
+def _referring_to(root: str, schema: Any) -> Any:
+    """`schema`, whose references are counted from its own root, as a part of another, at `root`."""
+    if isinstance(schema, list):
+        return [_referring_to(root, part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    moved = {key: _referring_to(root, part) for key, part in schema.items()}
+    if isinstance(to := schema.get("$ref"), str) and to.startswith("#"):
+        moved["$ref"] = root + to[1:]
+    return moved
 
 
 class CallReader:
