@@ -621,6 +621,8 @@ class Conversation:
         told, question = ended.told, ended.question
         if told is None or told.event != "interrupted" or not ended.utterance:
             return []
+        if told.reason != "speech":
+            return []  # he has stopped it himself, while something sounded
         if self._turn is not None or not self.taking.goes_on:
             return []
         if not self._history.take_back_answer(question, told.heard or ""):

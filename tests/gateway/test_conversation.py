@@ -382,6 +382,18 @@ def test_an_answer_that_a_noise_has_ended_is_given_again(talk: Conversation) -> 
     assert of(talk.discarded(3, 21), BeginAnswer) == []
 
 
+def test_an_answer_that_was_stopped_over_a_noise_is_not_given_again(talk: Conversation) -> None:
+    talk.speech_started(1, 0)
+    talk.final(1, "Is there a river under London?", 1)
+    answer(talk, 1, "Yes, there are several.")
+    talk.played(1, 1.5, 2)
+    talk.speech_started(2, 2)  # the click of the mouse
+    talk.interrupt()
+    assert of(talk.discarded(2, 2.5), BeginAnswer) == []
+    assert [said.role for said in talk.said] == ["user", "assistant"]
+    assert talk.state == "idle"
+
+
 def test_a_final_without_words_is_noise(talk: Conversation) -> None:
     talk.speech_started(1, 0)
     assert of(talk.final(1, "  ", 1), BeginAnswer) == []
