@@ -305,6 +305,7 @@ class Conversation:
         answers = self.taking.answers and self._turn is None
         if answers and self._speculation.foresees(utterance, question, probability):
             self._speculation.opened(utterance)
+            self._doubts.turn_ended(None)  # behind an answer: what is spoken over is not this one
             actions += self._open(
                 text, utterance, confirmed=False, reason="speech", now=now, foreseen=True
             )

@@ -11,7 +11,7 @@ from gateway.api.events import ErrorEvent, TranscriptEvent, TurnEvent
 from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn, ReadAhead
 from gateway.talk.conversation import Conversation
 from gateway.talk.speculation import Foreseeing, Speculation, SpeculationLimits, count
-from tests.gateway.test_conversation import of, prompt
+from tests.gateway.test_conversation import answer, of, prompt
 
 
 def value(counter: Any) -> float:
@@ -118,6 +118,21 @@ def test_words_that_are_probably_all_are_answered_before_the_pause(talk: Convers
     assert of(actions, TurnEvent) == []
     assert of(talk.paused(1, "What is the time?", 0.9, 1.2), BeginAnswer) == []
     assert of(talk.final(1, "What is the time?", 1.5), ConfirmTurn) == [ConfirmTurn(1, 0.5)]
+
+
+def test_who_asks_right_behind_an_answer_does_not_interrupt_what_is_prepared(
+    talk: Conversation,
+) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Hello you.")
+    talk.finished(1, 2)
+    talk.speech_started(1, 2.5)
+    talk.partial(1, "What is the time?", 0.7, 3.0)
+    assert talk.voice_persists() == []
+    assert talk.partial(1, "What is the time?", 0.9, 3.1) == []
+    assert talk.paused(1, "What is the time?", 0.9, 3.2) == []
+    assert of(talk.final(1, "What is the time?", 3.5), ConfirmTurn) == [ConfirmTurn(2, 0.5)]
+    assert talk.voice_persists() == []
 
 
 def test_words_that_have_become_likelier_to_be_all_are_shown_and_read_once(
