@@ -184,12 +184,12 @@ class Conversation:
 
         as_prepared: one that was prepared while it was typed will do.
         """
-        self._going_on = None
+        parted = self._part()
         self._reading.draft.sent()
         turn = self._turn
         if turn is not None and self._drafted and as_prepared and turn.question == text.strip():
-            return self._settle(self._confirm(turn, now))
-        actions = self._end_turn("text")
+            return self._settle([*parted, *self._confirm(turn, now)])
+        actions = [*parted, *self._end_turn("text")]
         self._history.supersede()
         actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
         return self._settle(actions)
@@ -209,7 +209,7 @@ class Conversation:
 
         Its last message is the question; a system's is for this answer alone.
         """
-        actions = self._end_turn("text")
+        actions = [*self._part(), *self._end_turn("text")]
         *said, question = prompt
         self._history.replace([message for message in said if message.role != "system"])
         actions += self._open(
@@ -221,8 +221,7 @@ class Conversation:
         """Open a turn that nobody asked for; its text comes as any answer's does. It interrupts."""
         if self._turn is not None and self._turn.phase is not Phase.HELD and not self._turn.heard():
             self._history.forget_unanswered()
-        actions = self._end_turn(reason)
-        self._going_on = None
+        actions = [*self._part(), *self._end_turn(reason)]
         self._epoch += 1
         self._turn = turn = Turn(self._epoch, "", 0, now)
         self.turns.add(turn)
@@ -231,14 +230,14 @@ class Conversation:
 
     def interrupt(self) -> list[Action]:
         """The visitor wants silence. Without a turn this does nothing."""
-        turn, going_on, self._going_on = self._turn, self._going_on, None
-        if going_on is not None and going_on.taken_up:
+        turn, parted = self._turn, self._part()
+        if parted:
             self._history.forget_unanswered()
         if turn is None:
-            return []
+            return parted
         if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
-        return self._settle(self._silence("interrupt"))
+        return self._settle([*parted, *self._silence("interrupt")])
 
     def speech_started(self, utterance: int, now: float) -> list[Action]:
         """The visitor's voice was detected: an answer under way is kept until words come.
@@ -605,6 +604,16 @@ class Conversation:
         """The words for which an answer was prepared may never come to their end."""
         prepared = self._turn is not None and self._turn.phase is Phase.HELD and not self._drafted
         return self._silence("speech") if prepared else []
+
+    def _part(self) -> list[Action]:
+        """Whoever goes on with a question says something new now. Captions that show both parts
+        already show the first alone.
+        """
+        going_on, self._going_on = self._going_on, None
+        if going_on is None or not going_on.taken_up:
+            return []
+        first = going_on.of
+        return [Emit(TranscriptEvent(utterance=first.utterance, text=first.question, final=True))]
 
     def _ask_again(self, now: float) -> list[Action]:
         """Nobody goes on with the question after all: where its turn was given up, open another."""

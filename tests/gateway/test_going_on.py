@@ -244,6 +244,25 @@ def test_who_takes_it_back_is_not_answered_and_leaves_no_question(
     assert prompt(talk.final(3, "How old are you?", 20))[1:] == [("user", "How old are you?")]
 
 
+@pytest.mark.parametrize("parts", ["button", "text", "app"])
+def test_captions_show_a_question_alone_once_nothing_goes_on_with_it(
+    talk: Conversation, parts: str
+) -> None:
+    talk.speech_started(2, 1.5)
+    talk.partial(2, "And of Chile")
+    match parts:
+        case "button":
+            told = talk.interrupt()
+        case "text":
+            told = talk.submit_text("What is Peru?", 2)
+        case _:
+            told = talk.speak_unasked("say", 2)
+    first = TranscriptEvent(utterance=1, text="What is the capital of Peru?", final=True)
+    assert of(told, TranscriptEvent)[0] == first
+    (second, *_) = of(talk.final(2, "And of Chile?", 3), TranscriptEvent)
+    assert (second.utterance, second.text) == (2, "And of Chile?")
+
+
 def test_words_that_come_late_are_answered_into_what_goes_on(talk: Conversation) -> None:
     """He speaks again before it is known what he said: the answer waits for him."""
     talk = Conversation()
