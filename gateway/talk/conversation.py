@@ -258,7 +258,8 @@ class Conversation:
         self._doubts.speech_began(utterance, now, turn)
         if turn is not None:
             goes_on = self.taking.goes_on and turn.may_go_on(now)
-            self._going_on = Continuation(utterance, turn) if goes_on else None
+            shown = self._captioned[0] == utterance
+            self._going_on = Continuation(utterance, turn, shown) if goes_on else None
         if turn is None or turn.phase is Phase.STOPPED:
             return []
         return [DuckTurn(turn.number)] if turn.phase is Phase.SPEAKING else self.voice_persists()
@@ -299,7 +300,7 @@ class Conversation:
         spoken, question = self._asked(utterance, text)
         other = turn is not None and turn.phase is Phase.HELD and self._prepared(question) is None
         void = other or (turn is not None and self.doubt is not None)
-        again, self._captioned = self._captioned == (utterance, text), (utterance, text)
+        again, self._captioned = self._captioned == (spoken, question), (spoken, question)
         actions = self._end_turn("speech") if void else []
         answers = self.taking.answers and self._turn is None
         if answers and self._speculation.foresees(utterance, question, probability):

@@ -277,6 +277,18 @@ def test_words_that_come_late_are_answered_into_what_goes_on(talk: Conversation)
     assert talk.state == "thinking"
 
 
+def test_what_was_shown_before_words_that_came_late_is_shown_once() -> None:
+    talk = Conversation()
+    talk.speech_started(1, 0)
+    talk.speech_started(2, 1.5)
+    talk.partial(2, "And of", now=1.55)  # of a question of its own, so far
+    talk.final(1, "What is the capital of Peru?", 1.6)
+    assert of(talk.partial(2, "And of", now=1.7), TranscriptEvent) == [
+        TranscriptEvent(utterance=2, text="", final=True),
+        TranscriptEvent(utterance=1, text="What is the capital of Peru? And of", final=False),
+    ]
+
+
 def test_what_comes_to_nothing_behind_words_that_came_late_lets_them_be_answered() -> None:
     talk = Conversation()
     talk.speech_started(1, 0)
