@@ -347,7 +347,8 @@ class Conversation:
         self.answered = utterance
         if self._voice <= utterance:
             self._voice = 0
-        undisturbed = self._turn is not None and not self.taking.interrupts
+        answers = self._turn is not None and self._turn.phase is not Phase.HELD
+        undisturbed = answers and not self.taking.interrupts
         if undisturbed or not self.taking.answers:
             return self._noted(utterance, text, undisturbed=undisturbed)
         _, question = self._asked(utterance, text)

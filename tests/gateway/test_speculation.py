@@ -9,7 +9,7 @@ import pytest
 from gateway import metrics
 from gateway.api.events import ErrorEvent, TranscriptEvent, TurnEvent
 from gateway.talk.actions import AnnounceTurn, BeginAnswer, CloseTurn, ConfirmTurn, ReadAhead
-from gateway.talk.conversation import Conversation
+from gateway.talk.conversation import Conversation, TurnTaking
 from gateway.talk.speculation import Foreseeing, Speculation, SpeculationLimits, count
 from tests.gateway.test_conversation import answer, of, prompt
 
@@ -81,6 +81,16 @@ def test_a_discarded_answer_leaves_no_trace_in_the_history(talk: Conversation) -
     (closed,) = of(talk.partial(1, "Tell me about Peru"), CloseTurn)
     assert closed == CloseTurn(1, "discarded", 1.5)
     assert prompt(talk.final(1, "Tell me about Peru.", 1)) == [("user", "Tell me about Peru.")]
+
+
+def test_where_no_voice_interrupts_what_was_prepared_is_the_answer(talk: Conversation) -> None:
+    talk.taking = TurnTaking(interrupts=False)
+    talk.speech_started(1, 0)
+    talk.paused(1, "What is the time?", 0.9, 1)
+    assert of(talk.final(1, "What is the time?", 1.5), ConfirmTurn) == [ConfirmTurn(1)]
+    talk.speech_started(2, 2)
+    assert of(talk.final(2, "And in Peru?", 3), CloseTurn) == []
+    assert talk.turn is not None and talk.turn.number == 1
 
 
 def test_waste_is_counted_whenever_the_stage_reports(talk: Conversation) -> None:
