@@ -437,6 +437,20 @@ def test_a_piece_left_behind_before_its_text_came_is_not_lost() -> None:
     assert desk.events[-1].text.split() == ["500", "100"]
 
 
+def test_words_that_were_understood_otherwise_behind_a_pause_cut_no_others() -> None:
+    desk = Desk(interim=True, end_of_turn=0.0)
+    desk.text = ""
+    desk.feed(loud(320))
+    desk.text = "We crossed all of it in 2 days."
+    desk.feed(np.concatenate([quiet(6), loud(1)]))
+    desk.text = "We crossed all of it in two days and then we took the boat back home again"
+    desk.feed(loud(60))
+    desk.end_of_turn, desk.text = 1.0, "and then we took the boat back home again."
+    desk.feed(quiet(40))
+    whole = "We crossed all of it in 2 days. and then we took the boat back home again."
+    assert desk.events[-1].text == whole
+
+
 def test_a_stop_within_a_word_does_not_cut_a_long_utterance() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(450), quiet(2), loud(100)]))

@@ -63,13 +63,14 @@ def agreement(one: list[str], other: list[str]) -> int:
 
 def counterpart(before: list[str], units: list[str]) -> int:
     """Length of the beginning of `units` that is nearest to `before` in edit distance."""
-    wanted, words = [word_of(u) for u in before], [word_of(u) for u in units]
+    same = agreement(before, units)
+    wanted, words = [word_of(u) for u in before[same:]], [word_of(u) for u in units[same:]]
     row = list(range(len(words) + 1))
     for i, word in enumerate(wanted, 1):
         above, row = row, [i]
         for j, other in enumerate(words, 1):
             row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != other)))
-    return min(range(len(row)), key=lambda j: (row[j], abs(j - len(wanted))))
+    return same + min(range(len(row)), key=lambda j: (row[j], abs(j - len(wanted))))
 
 
 def continued(kept: str, text: str, language: str) -> str:
@@ -94,12 +95,16 @@ def continued(kept: str, text: str, language: str) -> str:
 def after(head: str, stable: str, text: str, language: str) -> str:
     """`head`, then `text`, and all of it beginning with `stable`.
 
-    Of `head` and `stable` one begins with the other.
+    Of `head` and `stable` one begins with the other, but for words that looks at the end of `head`
+    have understood otherwise.
     """
     space = " " if head and text and language not in UNSPACED else ""
     if len(stable) <= len(head):
         return head + space + text
     kept = stable[len(head) :]
+    if not stable.startswith(head):
+        units = units_of(stable, language)
+        kept = "".join(units[counterpart(units_of(head, language), units) :])
     return head + continued(kept, space + text if text else "", language)
 
 
