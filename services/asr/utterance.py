@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from services.asr.hearing.transcript import Order, Segment, Transcript, join
 from services.asr.turns.endpointing import Hesitation
-from services.asr.turns.wording import PartialText, after
+from services.asr.turns.wording import PartialText, after, as_far_as
 from visavis.engine import Urgency
 from visavis.wire.media import TranscriptEvent
 
@@ -162,7 +162,9 @@ class Utterance:
         """`text` is that of the piece left behind."""
         before = join(self.settled, self.language).text
         if text.text:
-            spoken = after(before, self.partial.stable, text.text, self.language)
+            # Stable words may be those of sound beyond its end: they are the next piece's.
+            stable = as_far_as(text.text, before, self.partial.stable, self.language)
+            spoken = after(before, stable, text.text, self.language)
             text = replace(text, text=spoken[len(before) :].strip())
         self.settled.append(text)
 

@@ -426,6 +426,26 @@ def test_speech_without_a_pause_is_cut_too() -> None:
     assert sum(int(word) for word in desk.events[-1].text.split()) == 1500
 
 
+class Reciting(Desk):
+    """Each half second of sound is a word, and always the same one."""
+
+    def answer(self) -> None:
+        work = self.waiting[0]
+        if isinstance(work, Transcribe):
+            half_s = SAMPLE_RATE_HZ // 2
+            words = range(-(-work.start_samples // half_s), work.end_samples // half_s)
+            self.text = " ".join(f"w{word}" for word in words)
+        super().answer()
+
+
+def test_words_behind_a_piece_that_is_left_behind_are_not_said_twice() -> None:
+    desk = Reciting(interim=True)
+    desk.feed(np.concatenate([loud(530), quiet(2), loud(130), quiet(40)]))
+    assert Purpose.SETTLE in {w.purpose for w in desk.asked if isinstance(w, Transcribe)}
+    words = desk.events[-1].text.split()
+    assert words == sorted(set(words), key=words.index)
+
+
 def test_a_piece_left_behind_before_its_text_came_is_not_lost() -> None:
     desk = Desk()
     desk.answers_at_once = False

@@ -103,9 +103,21 @@ def after(head: str, stable: str, text: str, language: str) -> str:
         return head + space + text
     kept = stable[len(head) :]
     if not stable.startswith(head):
-        units = units_of(stable, language)
-        kept = "".join(units[counterpart(units_of(head, language), units) :])
+        kept = "".join(_behind(head, stable, language))
     return head + continued(kept, space + text if text else "", language)
+
+
+def as_far_as(text: str, head: str, stable: str, language: str) -> str:
+    """`stable` without the words that lie behind those of `text`, which follows `head`."""
+    behind = _behind(head, stable, language)
+    beyond = behind[counterpart(units_of(text, language), behind) :]
+    return stable[: len(stable) - len("".join(beyond))]
+
+
+def _behind(head: str, stable: str, language: str) -> list[str]:
+    """Units of `stable` that follow those that stand for `head`."""
+    units = units_of(stable, language)
+    return units[counterpart(units_of(head, language), units) :]
 
 
 @dataclass(slots=True)
