@@ -82,6 +82,14 @@ def test_what_is_left_behind_stays_in_front() -> None:
     assert partial.text == "one two three four five six seven eight nine"
 
 
+def test_a_word_that_looks_have_missed_makes_its_neighbour_none_of_two() -> None:
+    partial = PartialText("en", 0)
+    partial.take_look(0, 2 * SECOND, "we went the house by night")
+    partial.take_look(0, 3 * SECOND, "we went the house by night")
+    assert partial.stable == "we went the"
+    assert partial.whole("we went to the house by night") == "we went the house by night"
+
+
 def test_a_look_at_a_window_that_has_moved_on_is_void() -> None:
     partial = PartialText("en", 0)
     partial.leave_head(0, SECOND, "one")

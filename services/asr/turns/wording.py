@@ -70,7 +70,14 @@ def counterpart(before: list[str], units: list[str]) -> int:
         above, row = row, [i]
         for j, other in enumerate(words, 1):
             row.append(min(above[j] + 1, row[j - 1] + 1, above[j - 1] + (word != other)))
-    return same + min(range(len(row)), key=lambda j: (row[j], abs(j - len(wanted))))
+
+    def ends_alike(j: int) -> bool:
+        return bool(j and wanted) and words[j - 1] == wanted[-1]
+
+    # Of several as near, the word that both end with is the same one, and not to come again.
+    length = len(wanted)
+    nearest = min(range(len(row)), key=lambda j: (row[j], not ends_alike(j), abs(j - length)))
+    return same + nearest
 
 
 def continued(kept: str, text: str, language: str) -> str:
