@@ -136,12 +136,13 @@ async def test_at_once_in_place_of_everything(client: GatewayClient, doubles: Do
     doubles.script.voice_s = 5.0
     async with client.session() as session:
         await say(client, session, "A long story.")
-        await say(client, session, "And its end.")
         await collect(session, "speaking")
+        await say(client, session, "And its end.")
         assert await say(client, session, "Fire!", interrupt=True) == 3
         doubles.script.voice_s = 0.1
         events = await collect(session, "finished", "failed")
-    assert sayings(events) == [(2, "dropped"), (3, "waiting"), (3, "opened")]
+    told = [(2, "waiting"), (2, "dropped"), (3, "waiting"), (3, "opened")]
+    assert sayings(events) == told
     cut = next(e for e in events if e.get("event") == "interrupted")
     assert cut["reason"] == "say"
 
