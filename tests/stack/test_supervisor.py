@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,17 @@ from visavis.tools.stack.supervisor import Stack, StackOptions
 from visavis.v1 import tts_pb2, tts_pb2_grpc
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.permissions import BUCKETS
+
+
+@asynccontextmanager
+async def beginning(stack: Stack) -> AsyncIterator[None]:
+    """While it starts, which it need not finish; it ends with the block."""
+    starting = asyncio.create_task(stack.__aenter__())
+    try:
+        yield
+    finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
 
 
 async def test_port_or_host_that_will_not_do_is_named_before_anything_starts(
@@ -52,14 +64,10 @@ async def test_a_port_is_taken_from_when_its_stack_begins(
     """Gateways of two stacks could share it, and visitors would come to either."""
     monkeypatch.setattr(supervisor, "SERVICES", ())
     options = StackOptions(log_dir=tmp_path, port=free_port(), programs={"gateway": ["this"]})
-    first = asyncio.create_task(Stack(options).__aenter__())
-    try:
+    async with beginning(Stack(options)):
         await asyncio.sleep(0)  # it begins
         with pytest.raises(VisavisError, match=f"port {options.port}.*another visavis"):
             await Stack(options).__aenter__()
-    finally:
-        first.cancel()
-        await asyncio.gather(first, return_exceptions=True)
 
 
 async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(
@@ -159,14 +167,10 @@ async def test_a_process_in_the_place_of_another_one_is_told_the_same_settings(
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
     keys = {"api_key": "open sesame", "token_key": "sesame" * 6}
     options = StackOptions(log_dir=tmp_path, host="0.0.0.0", **keys)
-    starting = asyncio.create_task(Stack(options).__aenter__())
-    try:
+    async with beginning(Stack(options)):
         # A child that is just being started shows no environment for a moment.
         await until(lambda: [c for c in children() if knows_the_key(c)], 10)
         assert not [child for child in children() if "sesame" in " ".join(child.cmdline())]
-    finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
 
 
 def buckets_in(storage: Path) -> int:
@@ -180,17 +184,13 @@ async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
 ) -> None:
     monkeypatch.setattr(supervisor, "SERVICES", ())
     stack = Stack(StackOptions(log_dir=tmp_path))
-    starting = asyncio.create_task(stack.__aenter__())
-    try:
+    async with beginning(stack):
         kept = await until(lambda: stack.nats.process.storage)
         await until(lambda: buckets_in(kept) == len(BUCKETS), 20)
         await until(lambda: stack.nats.process.state is State.READY)
         stack.nats.process.kill()
         shutil.rmtree(kept)
         await until(lambda: buckets_in(kept) == len(BUCKETS), 20)
-    finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
 
 
 @pytest.mark.skipif(shutil.which("systemd-tmpfiles") is None, reason="systemd is not here")
@@ -204,17 +204,13 @@ async def test_a_bus_comes_back_after_temporary_folders_were_cleaned(
     (rules := tmp_path / "rules.conf").write_text(f"d {temporary} - - - 0\n")
     stack = Stack(StackOptions(log_dir=tmp_path / "logs"))
     bus = stack.nats.process
-    starting = asyncio.create_task(stack.__aenter__())
-    try:
+    async with beginning(stack):
         await until(lambda: bus.state is State.READY)
         clean = ["systemd-tmpfiles", "--clean", str(rules)]
         await asyncio.to_thread(subprocess.run, clean, check=True)
         first = bus.pid
         bus.kill()
         await until(lambda: bus.pid != first and bus.state is State.READY, 15)
-    finally:
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
     assert not any(temporary.glob("visavis-bus-*"))
 
 

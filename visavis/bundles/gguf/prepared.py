@@ -10,13 +10,12 @@ import hashlib
 import io
 import logging
 import os
-import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from visavis.bundles.compile.build_progress import Cancelled, stop_if
-from visavis.bundles.compile.plans.cache import PlanCache
+from visavis.bundles.compile.plans.cache import PlanCache, require_room
 from visavis.bundles.gguf.header import GgufError, GgufHeader, read_header
 from visavis.bundles.gguf.layout import (
     LAYOUT_REVISION,
@@ -102,7 +101,11 @@ def _make(
     path.parent.mkdir(parents=True, exist_ok=True)
     for left in path.parent.glob(f"{_UNFINISHED}*"):  # of a process that was killed
         left.unlink(missing_ok=True)
-    _need_room(path.parent, written_bytes(header, types, os.fstat(file.fileno()).st_size))
+    require_room(
+        path.parent,
+        "the laid-out weights",
+        written_bytes(header, types, os.fstat(file.fileno()).st_size),
+    )
     digest_path = _digest_path(path)
     # A digest that fits by chance must not stand beside a file that is not finished.
     digest_path.unlink(missing_ok=True)
@@ -140,16 +143,6 @@ class _Hashed:
     def write(self, content: bytes, /) -> object:
         self.sha256.update(content)
         return self._file.write(content)
-
-
-def _need_room(folder: Path, size_bytes: int) -> None:
-    free_bytes = shutil.disk_usage(folder).free
-    if free_bytes < size_bytes:
-        raise PlanError(
-            f"the laid-out weights take {size_bytes / 1e6:,.0f} MB, and {folder} has "
-            f"{free_bytes / 1e6:,.0f} MB free; make room, or choose another folder with "
-            "VISAVIS_PLAN_DIR"
-        )
 
 
 def _is_whole(path: Path) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,17 @@ def plan_dir(given: Path | None = None) -> Path:
     if setting := os.environ.get("VISAVIS_PLAN_DIR"):
         return Path(setting).expanduser()
     return cache_root() / "visavis" / "plans"
+
+
+def require_room(folder: Path, what: str, size_bytes: int) -> None:
+    """PlanError if so much does not fit under `folder`."""
+    free_bytes = shutil.disk_usage(folder).free
+    if free_bytes < size_bytes:
+        raise PlanError(
+            f"{what} take {size_bytes / 1e6:,.0f} MB, and {folder} has "
+            f"{free_bytes / 1e6:,.0f} MB free; make room, or choose another folder with "
+            "VISAVIS_PLAN_DIR"
+        )
 
 
 class PlanState(StrEnum):
