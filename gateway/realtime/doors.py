@@ -164,7 +164,7 @@ async def _turn_away(socket: WebSocket, error: VisavisError) -> None:
     count(told)
     with suppress(WebSocketDisconnect, RuntimeError):
         await socket.send_text(json.dumps(told))
-        await socket.close(LATER if isinstance(error, _FULL) else REFUSED, str(error)[:120])
+        await socket.close(LATER if isinstance(error, _FULL) else REFUSED, _reason(str(error)))
 
 
 async def _say_goodbye(socket: WebSocket, gateway: Gateway, link: Link) -> None:
@@ -172,7 +172,12 @@ async def _say_goodbye(socket: WebSocket, gateway: Gateway, link: Link) -> None:
         return  # the client has gone
     code = LATER if link.too_slow else ENDING if gateway.sessions.draining else NORMAL
     with suppress(WebSocketDisconnect, RuntimeError):
-        await socket.close(code, link.why[:120])
+        await socket.close(code, _reason(link.why))
+
+
+def _reason(told: str) -> str:
+    """Of a close, which has room for 123 bytes."""
+    return told.encode()[:123].decode(errors="ignore")
 
 
 async def _end(gateway: Gateway, session: Session) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 import numpy as np
@@ -341,6 +342,8 @@ async def test_who_is_refused_hears_why_and_whether_to_come_again(gateway: Runni
 
     assert await refused("/v1/realtime?model=gpt-2") == ("model_not_found", 1008)
     assert await refused("/v1/realtime?call_id=nobody") == ("not_found", 1008)
+    long = quote("谁" * 60)  # of three bytes each: more than a close has room for
+    assert await refused(f"/v1/realtime?call_id={long}") == ("not_found", 1008)
     async with AsyncExitStack() as stack:
         for _ in range(4):  # so many slots there are
             client = await stack.enter_async_context(Client.connect(gateway))
