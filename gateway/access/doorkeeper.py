@@ -51,7 +51,9 @@ class Doorkeeper:
     async def tell(self, shown: Iterable[str]) -> Caller:
         """Who shows this: the ways to read one credential. Raises UnauthenticatedError."""
         why = ""
+        wanted = "this gateway needs an API key or a session's token"
         for credential in shown:
+            wanted = "the key or token that was shown is unknown here"
             try:
                 if (caller := await self._read(credential)) is not None:
                     return caller
@@ -61,7 +63,7 @@ class Doorkeeper:
                 # Where no key is wanted, it may be of a gateway that is gone.
                 why = str(error) if self.wants_a_key else ""
         if why or self.wants_a_key:
-            raise UnauthenticatedError(why or "this gateway needs an API key or a session's token")
+            raise UnauthenticatedError(why or wanted)
         return OPERATOR
 
     def issue(self, session: str, role: Role = Role.VISITOR) -> Issued:

@@ -27,9 +27,12 @@ async def test_everything_but_the_page_wants_the_key(http: httpx.AsyncClient) ->
     assert response.headers["WWW-Authenticate"] == "Bearer"
     assert (await http.get("/metrics")).status_code == 401
     assert (await http.get("/healthz")).status_code == 200
+    assert "needs an API key" in problem(response, 401)
     for wrong in ("Bearer wrong", "Basic secret", "secret"):
         headers = {"Authorization": wrong}
         assert (await http.get("/v1/sessions", headers=headers)).status_code == 401
+    mistyped = await http.get("/v1/sessions", headers={"Authorization": "Bearer wrong"})
+    assert "unknown here" in problem(mistyped, 401)
     right = {"Authorization": "Bearer secret"}
     assert (await http.get("/v1/sessions", headers=right)).status_code == 200
 
