@@ -284,6 +284,7 @@ async def _running(
             doorkeeper,
             PlainCalls(registry),
             rooms,
+            tools,
         )
         await peers.start(handover.hear, gateway.usage_of)
         wyoming = WyomingServer(gateway)

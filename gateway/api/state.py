@@ -26,6 +26,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.catalog import Catalog
 from gateway.stages.plain_calls import PlainCalls
 from gateway.stages.registry import Registry
+from gateway.tools.doing import ServerTools
 from gateway.waiting.entrance import Entrance
 from visavis.wire.bus import Bus
 
@@ -48,6 +49,7 @@ class Gateway:
     doorkeeper: Doorkeeper
     plain: PlainCalls
     rooms: Rooms
+    tools: ServerTools
     making: Making = field(default_factory=Making)
 
     def owner_of(self, session_id: str) -> str | None:

@@ -326,12 +326,15 @@ class Stages:
         """choice: instead of the session's."""
         options, settings = self.options, self._settings
         tools = offered(options.tools, self._tools.offers)
+        choice = choice or options.tool_choice
+        if choice.named and choice.named not in [tool.name for tool in tools]:
+            choice = FREE  # its server is lost just now
         wanted = Wanted(
             tuple(messages),
             settings.max_tokens,
             settings.temperature,
             tools=tools,
-            choice=(choice or options.tool_choice) if tools else FREE,
+            choice=choice if tools else FREE,
             known=known,
         )
         return generation(wanted)

@@ -21,7 +21,7 @@ from tests.gateway import mcp_server
 from tests.gateway.conftest import RunningGateway, served, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import InvalidInputError
 from visavis.v1 import llm_pb2
 
@@ -119,6 +119,20 @@ async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles)
         await collect(session, "finished")
     (begin,) = doubles.seen.of("llm", "begin")
     assert begin.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE
+
+
+async def test_a_tool_of_the_gateways_own_can_be_named_as_the_one_to_call(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    async with client.session(tool_choice={"name": "shop_add"}) as session:
+        await session.ask("How much is it?")
+        await collect(session, "finished")
+    (begin,) = doubles.seen.of("llm", "begin")
+    choice = begin.begin.request.tool_choice
+    assert (choice.mode, choice.name) == (llm_pb2.ToolChoice.REQUIRED, "shop_add")
+    with pytest.raises(GatewayError, match="there is no tool 'shop_none'"):
+        async with client.session(tool_choice={"name": "shop_none"}):
+            pass
 
 
 async def test_a_visitor_who_interrupts_ends_the_call(

@@ -31,6 +31,7 @@ from gateway.session.session import Session
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
 from gateway.talk.actions import Role as Speaking
+from gateway.tools.doing import offered
 from gateway.tools.offers import FREE
 from gateway.waiting.entrance import Wish
 from gateway.waiting.line import Standing
@@ -103,7 +104,7 @@ async def create(
     options = Options(
         **{name: getattr(body, name) for name in chosen},
         tools=tools,
-        tool_choice=choice_of(body.tool_choice, tools),
+        tool_choice=choice_of(body.tool_choice, offered(tools, gateway.tools.offers)),
     )
     if body.welcome and body.spoken_by == "client":
         raise InvalidInputError("welcome: the client brings all that is said (spoken_by)")
@@ -211,10 +212,11 @@ async def update(
         if caller.role in IN_A_SESSION:
             raise ForbiddenError("tools: only who made the session changes them")
         tools = session.options.tools if body.tools is None else offers_of(body.tools)
+        there = offered(tools, gateway.tools.offers)
         choice = session.options.tool_choice
         if body.tool_choice is not None:
-            choice = choice_of(body.tool_choice, tools)
-        elif choice.named and choice.named not in [tool.name for tool in tools]:
+            choice = choice_of(body.tool_choice, there)
+        elif choice.named and choice.named not in [tool.name for tool in there]:
             choice = FREE  # the one that had to be called is there no more
         change |= {"tools": tools, "tool_choice": choice}
     await change_session(session, gateway, change)
