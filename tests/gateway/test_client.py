@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import os
 import re
 import threading
@@ -434,6 +435,11 @@ async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
         told = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
     lines = ("live: 1 s", "no news of it", "stopped: 1 s")
     assert [told.count(line) for line in lines] == [2, 1, 1]
+
+
+async def test_that_nothing_is_broadcast_is_said(gateway: RunningGateway) -> None:
+    assert "Nothing is broadcast" in await command("live", "list", "--url", gateway.url)
+    assert json.loads(await command("live", "list", "--json", "--url", gateway.url)) == []
 
 
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(

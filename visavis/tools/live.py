@@ -94,6 +94,8 @@ def list_(
         shown = [{"session": session, **target} for session, target in found]
         _console().print_json(json.dumps(shown))
         return
+    if not found:
+        _console().print("Nothing is broadcast; `visavis live start` begins.", markup=False)
     for session, target in found:
         where = f"{session} {target['id']} {target['target']}"
         _console().print(f"{where} {_line(target)}", markup=False, soft_wrap=True)
