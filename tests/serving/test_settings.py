@@ -44,7 +44,7 @@ def test_bad_value_names_the_key(argv: list[str], named: str) -> None:
     ("content", "named"),
     [
         ("[tts]\nthreds = 2\n", "threds"),
-        ("[ttts]\nthreads = 2\n", "ttts"),
+        ("[ttts]\nthreads = 2\n", "'ttts'; known are asr, llm, tts, face, gateway"),
         ("threads = 2\n", "threads"),
         ("not toml", "not TOML"),
     ],

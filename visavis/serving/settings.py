@@ -253,7 +253,8 @@ def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> di
         raise SettingsError(f"config: {path} is not TOML: {error}") from None
     for name, value in content.items():
         if name not in SECTIONS or not isinstance(value, dict):
-            raise SettingsError(f"{path}: unknown section {name!r}; known are {SECTIONS}")
+            known = ", ".join(SECTIONS)
+            raise SettingsError(f"{path}: unknown section {name!r}; known are {known}")
     values: dict[str, Any] = content.get(section, {})
     return values
 
