@@ -1,4 +1,8 @@
-"""Text cleaned for speech and parted by script: Chinese here, Latin letters there."""
+"""Text cleaned for speech and parted by script: Chinese here, Latin letters there.
+
+Voices know these two alone. Words in other scripts are spelt in Latin letters where that comes near
+their sound; of scripts that leave vowels out nothing is said.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import html
 import re
 import unicodedata
 from dataclasses import dataclass
+
+from anyascii import anyascii
 
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 # Of a link whose words were said in several phrases.
@@ -62,6 +68,14 @@ _MICRO = re.compile(r"(?<=\d)(\s?)μ(?=[mgsLFAVW](?![A-Za-z]))")
 _GREEK_LETTER = re.compile(
     rf"(?<![Ͱ-Ͽ])(?!(?<=\d)Ω|(?<=\d[ kM])Ω|(?<=\d [kM])Ω)[{''.join(_GREEK)}](?![Ͱ-Ͽ])"
 )
+# Letters of other scripts that stand for sounds, vowels among them, and Latin ones dressed up
+# ("𝐇𝐞𝐥𝐥𝐨"): Greek, Cyrillic, Armenian, Georgian, kana, Hangul.
+_OTHER_LETTERS = re.compile(
+    "(?:[\u0370-\u0556\u0560-\u0588\u10a0-\u11ff\u1c80-\u1cbf\u1f00-\u1fff\u2d00-\u2d2f\u3041-\u3096"
+    "\u30a1-\u30fa\u30fc-\u30ff\u3131-\u318e\ua640-\ua69f\uac00-\ud7a3\uff66-\uff9f"
+    "\U0001d400-\U0001d7ff][\u0300-\u036f]*)+"
+)
+_UNIT_SIGNS = frozenset("Ωμ")
 # Numbers that are one character: of chapters and phases, and of items: "Ⅲ期", "①打开②关上".
 _FULL_WIDTH |= {0x2160 + at: str(at + 1) for at in range(12)}
 _FULL_WIDTH |= {0x2170 + at: str(at + 1) for at in range(12)}
@@ -79,6 +93,7 @@ def clean(text: str) -> str:
     text = _LINE_MARK.sub(" ", text)
     text = _COLON.sub(":", _TIMES.sub(" × ", _FORMULA.sub(r"\1", text)))
     text = _GREEK_LETTER.sub(_greek, _MICRO.sub(r"\1µ", text))
+    text = _OTHER_LETTERS.sub(_in_latin_letters, text)
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
     text = _NO_POWER.sub(" ", _TWO_STARS.sub("^", _ARROW.sub("→", text)))
     text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
@@ -95,6 +110,16 @@ def _greek(match: re.Match[str]) -> str:
     before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
     parted = [char.isalnum() and not is_han(char) for char in (before, after)]
     return f"{' ' * parted[0]}{_GREEK[match.group()]}{' ' * parted[1]}"
+
+
+def _in_latin_letters(match: re.Match[str]) -> str:
+    """About as it sounds: an English voice says "Москва" better so than not at all."""
+    word = match.group()
+    if word in _UNIT_SIGNS:
+        return word
+    latin = "".join(char for char in anyascii(word) if char.isalnum())
+    # Each syllable of Hangul gets a capital: "SeoUl".
+    return latin.lower() if "\uac00" <= word[0] <= "\ud7a3" else latin
 
 
 def _is_speech(char: str) -> bool:
