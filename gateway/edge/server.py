@@ -180,11 +180,25 @@ class _Lifespan(LifespanOn):
     """
 
     _failure: VisavisError | None = None
+    _main: asyncio.Task[None] | None = None
+
+    async def main(self) -> None:
+        self._main = asyncio.current_task()
+        await super().main()
+
+    async def give_up(self) -> None:
+        """End the application in the midst of its start."""
+        if self._main is not None:
+            self._main.cancel()
+            await asyncio.wait({self._main})
 
     async def send(self, message: LifespanSendMessage) -> None:
         error = sys.exc_info()[1]  # Starlette hands its trace over while it handles it
-        if message["type"] == "lifespan.startup.failed" and isinstance(error, VisavisError):
-            self._failure, message["message"] = error, ""
+        if message["type"] == "lifespan.startup.failed":
+            if isinstance(error, VisavisError):
+                self._failure, message["message"] = error, ""
+            elif isinstance(error, asyncio.CancelledError):
+                message["message"] = ""
         await super().send(message)
 
     async def startup(self) -> None:

@@ -114,13 +114,29 @@ class DrainingServer(uvicorn.Server):
         self._drain = Drain(settings.drain_limit_s)
         self._clock = MonotonicClock()
         self._told = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._told_early = asyncio.Event()
+        """Before it was started."""
         self._leaving: asyncio.Task[None] | None = None
         self._collecting = Collecting()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn, to begin with."""
-        await super().startup(sockets)
-        self._collecting.settled()
+        """Called by uvicorn, to begin with. Told to stop it does not wait for what is not there."""
+        self._loop = asyncio.get_running_loop()
+        if self.should_exit:
+            return
+        starting = asyncio.create_task(super().startup(sockets))
+        telling = asyncio.create_task(self._told_early.wait())
+        try:
+            await asyncio.wait({starting, telling}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                await starting
+                self._collecting.settled()
+        finally:
+            for task in (starting, telling):
+                task.cancel()
+        if not self.started:
+            await self.lifespan.give_up()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn at the end."""
@@ -131,8 +147,10 @@ class DrainingServer(uvicorn.Server):
         """Called by uvicorn for each signal."""
         if sig == signal.SIGTERM and self.started and not self._told:
             self._told = True
-        else:
-            super().handle_exit(sig, frame)
+            return
+        super().handle_exit(sig, frame)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told_early.set)
 
     async def on_tick(self, counter: int) -> bool:
         """Called by uvicorn ten times a second; True: end."""
