@@ -56,6 +56,7 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("It costs 1,000 dollars. Fine.", ["It costs 1,000 dollars.", "Fine."]),
         ("At 10:30 it begins.", ["At 10:30 it begins."]),
         ("Dr. Smith is in. Go.", ["Dr. Smith is in.", "Go."]),
+        ("Eat vitamin C. John F. Kennedy did.", ["Eat vitamin C.", "John F. Kennedy did."]),
         ("Nuts, e.g. almonds. Good.", ["Nuts,", "e.g. almonds.", "Good."]),
         ("He left the U.S. in May. Bye.", ["He left the U.S. in May.", "Bye."]),
         ("He left the U.S. Then he rested.", ["He left the U.S.", "Then he rested."]),

@@ -43,6 +43,13 @@ _MAYBE_ABBREVIATIONS = frozenset(
 )
 """Their point ends a sentence where a capital letter follows, as does that of a small letter."""
 
+_NAMED_BY_LETTER = frozenset(
+    "vitamin vitamins plan option type grade class group part section appendix exhibit figure "
+    "hepatitis gate terminal team category letter level phase step zone unit room row point "
+    "scenario version variant".split()
+)
+"""Things of which one is told by a letter: its point ends a sentence, being no initial's."""
+
 _BREAK_BEFORE = frozenset(
     "and but or because so if when while where which who whose that than though although unless "
     "until since after before with without as for from through during about between into like "
@@ -107,6 +114,8 @@ def point_at_end(text: str) -> Point:
         return Point.SENTENCE
     if lowered == "st." and any(map(str.isdigit, before[-3:-1])):
         return Point.EITHER  # "12 Elm St.", no saint
+    if len(word) == 2 and word[0].isupper() and "".join(before[-1:]).lower() in _NAMED_BY_LETTER:
+        return Point.EITHER  # "Vitamin C. It is", no "John F. Kennedy"
     if lowered in _TITLES or (len(word) == 2 and word[0].isupper()):
         return Point.ABBREVIATION
     if text.strip(" \t*_#").rstrip(".").isdigit():
