@@ -7,11 +7,20 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
-# Control tokens that models are trained on, as they look when one slips through as text.
-SPECIAL_TOKEN = re.compile(r"<\|[A-Za-z0-9_]{1,32}\|>|</?s>")
-_SPECIAL_START = re.compile(r"<(?:\|(?:[A-Za-z0-9_]{1,32}\|?)?|/?s?)?$")
+# Control tokens that models are trained on, as they look when one slips through as text: those of
+# ChatML, Llama 3 and Phi, of DeepSeek, and then of Llama 2, Mistral and Gemma.
+_NAMED_TOKENS = (
+    "<s>", "</s>", "[INST]", "[/INST]", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>",
+)  # fmt: skip
+SPECIAL_TOKEN = re.compile(
+    r"<\|[A-Za-z0-9_]{1,32}\|>|<｜[^\s｜<>]{1,32}｜>|" + "|".join(map(re.escape, _NAMED_TOKENS))
+)
+_SPECIAL_START = re.compile(r"<(?:\|(?:[A-Za-z0-9_]{1,32}\|?)?|｜(?:[^\s｜<>]{1,32}｜?)?)?$")
 # Those that mean that the answer is over, whatever comes after them.
-_END_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>")
+_END_TOKENS = (
+    "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>", "<eos>",
+    "<end_of_turn>", "<start_of_turn>", "<｜end▁of▁sentence｜>",
+)  # fmt: skip
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
 _CALL_OPEN, _CALL_CLOSE = "<tool_call>", "</tool_call>"
 _FENCE = "```"
@@ -89,6 +98,8 @@ class TextStream:
 
     def _drop_thoughts(self, *, final: bool) -> None:
         """Reasoning models think aloud between two marks; that is not part of the answer."""
+        if not (self._thinking or self._begun):
+            self._held = _without_first_tokens(self._held)
         if not self._thinking and not self._begun and self._held.lstrip().startswith(_THINK_OPEN):
             self._thinking = True
         if self._thinking:
@@ -101,13 +112,20 @@ class TextStream:
 
     def _undecided(self) -> int:
         """Characters at the end that may yet become something else."""
-        keep = max((_overlap(self._held, stop) for stop in self._stops), default=0)
+        keep = max(_overlap(self._held, token) for token in (*self._stops, *_NAMED_TOKENS))
         if not self._begun:
             keep = max(keep, _overlap(self._held.lstrip(), _THINK_OPEN))
         special = _SPECIAL_START.search(self._held)
         if special:
             keep = max(keep, len(self._held) - special.start())
         return max(keep, _open_emoji(self._held))
+
+
+def _without_first_tokens(text: str) -> str:
+    """Control tokens with which it begins, unless it is over with one."""
+    while (token := SPECIAL_TOKEN.match(text.lstrip())) and token.group() not in _END_TOKENS:
+        text = text.lstrip()[token.end() :]
+    return text
 
 
 def _first_of(text: str, needles: tuple[str, ...]) -> int:

@@ -67,7 +67,9 @@ def test_nothing_comes_after_the_stop() -> None:
     assert stream.finish() == ""
 
 
-@pytest.mark.parametrize("end", ["<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>"])
+@pytest.mark.parametrize(
+    "end", ["<|im_end|>", "<|eot_id|>", "</s>", "<end_of_turn>", "<｜end▁of▁sentence｜>"]
+)
 def test_an_end_token_ends_the_answer(end: str) -> None:
     pieces, stopped = run([*f"Hi there.{end}rubbish"])
     assert "".join(pieces) == "Hi there."
@@ -75,9 +77,8 @@ def test_an_end_token_ends_the_answer(end: str) -> None:
 
 
 def test_other_template_tokens_vanish_and_lookalikes_stay() -> None:
-    assert "".join(run([*"a<|fim_prefix|>b <3 c <| d <|not a token|> e"])[0]) == (
-        "ab <3 c <| d <|not a token|> e"
-    )
+    text = "a<|fim_prefix|>b <3 c <| d <|not a token|> e [/INST]f <｜User｜>g [1] <start"
+    assert "".join(run([*text])[0]) == "ab <3 c <| d <|not a token|> e f g [1] <start"
 
 
 def test_leading_white_space_is_dropped_and_inner_stays() -> None:
@@ -87,6 +88,7 @@ def test_leading_white_space_is_dropped_and_inner_stays() -> None:
 def test_thoughts_are_not_part_of_the_answer() -> None:
     text = "<think>\nHm, <|x|> 1+1. So\n</think>\n\nTwo <think> ok"
     assert "".join(run([*text])[0]) == "Two <think> ok"
+    assert "".join(run([*f"<s> {text}"])[0]) == "Two <think> ok"
     assert run(["<think>never", " closed"]) == ([], False)
 
 
