@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gateway.knowledge.passages import Passage as KnownPassage
 from gateway.stages.catalog import our_error
 from gateway.stages.growing import Growing
-from gateway.stages.registry import Registry, ReplicaState
+from gateway.stages.registry import Registry, ReplicaState, why_no_room
 from gateway.talk.actions import Message
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import (
@@ -261,7 +261,7 @@ class PlainCalls:
             raise UnknownNameError(f"model: no replica runs {model[:80]!r} any more")
         free = sorted((s for s in ours if s.free_slots > 0), key=lambda s: -s.free_slots)
         if not free:
-            raise AtCapacityError(f"{service}: no free slot on any of its {len(ours)} replicas")
+            raise AtCapacityError(f"{service}: {why_no_room(ours)}; try again later")
         return free
 
     def _working(self, service: str) -> Iterator[ReplicaState]:

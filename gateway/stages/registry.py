@@ -88,6 +88,12 @@ class ReplicaState:
         return self.slots - taken if taken else self.free_slots
 
 
+def why_no_room(known: Sequence[ReplicaState]) -> str:
+    """Of those that would take nobody."""
+    told = next((state.capacity.refusal for state in known if state.capacity.refusal), "")
+    return told or f"no free slot on any of its {len(known)} replicas"
+
+
 class Registry:
     """Finds and chooses replicas, and has the channels to them: the one thing that sessions share.
 
@@ -164,10 +170,8 @@ class Registry:
             absent = self._absent(service)
             if absent:
                 raise StageLostError(f"{service}: {absent}")
-            known = len(self.replicas(service))
-            raise AtCapacityError(
-                f"{service}: no free slot on any of its {known} replicas; try again later"
-            )
+            why = why_no_room(self.replicas(service))
+            raise AtCapacityError(f"{service}: {why}; try again later")
         if len(candidates) > 1 and len(self.gateways) > 1:
             # Others have chosen, too, since these were last asked.
             if prefer not in [state.replica.instance for state in candidates]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.api.choices import DrawnBy
-from gateway.stages.registry import SERVICES, ReplicaState
+from gateway.stages.registry import SERVICES, ReplicaState, why_no_room
 from visavis.serving.admission.prediction import ANSWER_FACTOR, share_of_allowed
 from visavis.serving.errors import AtCapacityError
 
@@ -58,8 +58,7 @@ def shortage(
         if not known or (service == "face" and drawn_by == "client"):
             continue  # that is no want of room
         if max(state.free_slots for state in known) <= 0:
-            why = next((s.capacity.refusal for s in known if s.capacity.refusal), "")
-            return Shortage(service, why or f"no free slot on any of its {len(known)} replicas")
+            return Shortage(service, why_no_room(known))
     load = answer_load(replicas) if "llm" in services else 0.0
     if load <= 1.0:
         return None

@@ -288,6 +288,19 @@ async def test_what_cannot_be_honoured_is_refused_by_name(
     assert error["type"] == "invalid_request_error"
 
 
+async def test_who_finds_no_room_is_told_why(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    there_were, doubles.script.slots = doubles.script.slots, 0
+    doubles.script.capacity["refusal"] = "answers would begin too late"
+    await gateway.inside.registry.refresh()
+    full = refused(await http.post(CHAT, json=HELLO), 429)
+    assert "llm: answers would begin too late" in full["message"]
+    doubles.script.slots = there_were
+    del doubles.script.capacity["refusal"]
+    await gateway.inside.registry.refresh()
+
+
 async def test_faults_of_the_services_have_openais_shape(
     http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
