@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import re
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from itertools import pairwise
@@ -435,6 +436,21 @@ async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
         told = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
     lines = ("live: 1 s", "no news of it", "stopped: 1 s")
     assert [told.count(line) for line in lines] == [2, 1, 1]
+
+
+async def test_a_broadcast_and_its_session_end_with_the_command(gateway: RunningGateway) -> None:
+    """Also where it is told so by a supervisor, not at a terminal."""
+    asked = ["live", "start", "rtmp://127.0.0.1:1/x", "--key", "k", "--url", gateway.url]
+    main = "from visavis.tools.cli.main import main; main()"
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", main, *asked, stdout=pipe)
+    async with asyncio.timeout(30):
+        assert process.stdout is not None and b"Session" in await process.stdout.readline()
+        assert len(gateway.inside.sessions.all()) == 1
+        process.terminate()
+        await process.communicate()
+    assert process.returncode == 0
+    assert not gateway.inside.sessions.all()
 
 
 async def test_that_nothing_is_broadcast_is_said(gateway: RunningGateway) -> None:

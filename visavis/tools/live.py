@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 from typing import Annotated, Any
 
 import typer
@@ -67,6 +68,8 @@ def start(
                 target = await _standing(client, f"{path}/{target['id']}")
                 _console().print(_line(target), markup=False)
 
+    # Who supervises it ends it so; what it has made would stay.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
 
