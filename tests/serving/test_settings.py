@@ -43,7 +43,7 @@ def test_bad_value_names_the_key(argv: list[str], named: str) -> None:
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("[tts]\nthreds = 2\n", "threds"),
+        ("[tts]\nthreds = 2\n", "threds: unknown setting.*do you mean threads"),
         ("[ttts]\nthreads = 2\n", "'ttts'; known are asr, llm, tts, face, gateway"),
         ("threads = 2\n", "threads"),
         ("not toml", "not TOML"),
@@ -59,8 +59,12 @@ def test_unknown_key_in_the_file_is_named(tmp_path: Path, content: str, named: s
 def test_unknown_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VISAVIS_ASR_THREDS", "2")  # another process's business
     load()
+    monkeypatch.setenv("VISAVIS_TSS_THREADS", "2")
+    with pytest.raises(SettingsError, match="TSS_THREADS; do you mean VISAVIS_TTS_THREADS"):
+        load()
+    monkeypatch.delenv("VISAVIS_TSS_THREADS")
     monkeypatch.setenv("VISAVIS_TTS_THREDS", "2")
-    with pytest.raises(SettingsError, match="VISAVIS_TTS_THREDS"):
+    with pytest.raises(SettingsError, match="VISAVIS_TTS_THREDS; do you mean threads"):
         load()
 
 

@@ -9,6 +9,7 @@ mean the same. An unknown or bad key is an error that names it, wherever it stan
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import os
 import tomllib
@@ -231,12 +232,24 @@ def secret_in(path: Path, setting: str) -> str:
 
 def _refuse_unknown_variables(settings_class: type[Settings], prefix: str) -> None:
     for variable in os.environ:
-        if not variable.startswith(prefix):
-            continue
-        key = variable.removeprefix(prefix).lower()
-        if key not in settings_class.model_fields:
-            known = ", ".join(f"{prefix}{name.upper()}" for name in settings_class.model_fields)
-            raise SettingsError(f"environment: unknown setting {variable}; known are {known}")
+        if variable.startswith(prefix):
+            key = variable.removeprefix(prefix).lower()
+            if key not in settings_class.model_fields:
+                meant = _meant(key, settings_class)
+                raise SettingsError(f"environment: unknown setting {variable}{meant}")
+        elif variable.startswith(ENV_PREFIX):
+            name, _, key = variable.removeprefix(ENV_PREFIX).partition("_")
+            near = difflib.get_close_matches(name.lower(), SECTIONS, 1)
+            if key and near and name.lower() not in SECTIONS:
+                raise SettingsError(
+                    f"environment: unknown setting {variable}; do you mean "
+                    f"{env_prefix(near[0])}{key}?"
+                )
+
+
+def _meant(key: str, settings_class: type[Settings]) -> str:
+    near = difflib.get_close_matches(key, settings_class.model_fields, 1)
+    return f"; do you mean {near[0]}?" if near else "; --help tells the known ones"
 
 
 def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> dict[str, Any]:
@@ -265,7 +278,8 @@ def _explain(error: ValidationError, settings_class: type[Settings], prefix: str
     for problem in error.errors():
         key = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            lines.append(f"{key}: unknown setting in section [{section}]")
+            meant = _meant(key, settings_class)
+            lines.append(f"{key}: unknown setting in section [{section}]{meant}")
         else:
             flag = "--" + key.replace("_", "-")
             field = settings_class.model_fields.get(key.partition(".")[0])
