@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway import metrics
+from gateway.api.choices import sendable
 from gateway.knowledge.passages import Passage, passages_of
 from gateway.knowledge.search import Search
 from gateway.talk.actions import Message
@@ -93,7 +94,8 @@ def read_folder(folder: Path) -> Reading:
     """All files that can be read, in the order of their names."""
     reading = Reading()
     for path in _files(folder):
-        name = path.relative_to(folder).as_posix()
+        # On Linux a name may be any bytes; a question that found it could not be sent to a model.
+        name = sendable(path.relative_to(folder).as_posix())
         why = _why_not(path, folder, reading)
         if why:
             reading.left_out.append(f"{name} ({why})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,12 @@ def test_a_folder_is_read_and_what_is_not_is_named(tmp_path: Path) -> None:
     ]
     with pytest.raises(InvalidInputError, match="is not a folder"):
         Knowledge(tmp_path / "none")
+
+
+def test_a_name_that_is_not_utf8_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"\xf6ffnen.txt")).write_text("We open at nine.")
+    (passage,) = read_folder(tmp_path).passages
+    assert passage.source == "?ffnen.txt"
 
 
 async def test_a_folder_that_changes_is_read_again(tmp_path: Path) -> None:
