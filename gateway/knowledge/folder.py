@@ -73,8 +73,8 @@ class Knowledge:
         seen = await asyncio.to_thread(_look, self._folder)
         if seen == self._seen:
             return False
-        self._seen = seen
         await self._read()
+        self._seen = seen  # not before: what has failed is tried again
         return True
 
     async def _read(self) -> None:
@@ -96,11 +96,10 @@ def read_folder(folder: Path) -> Reading:
     for path in _files(folder):
         # On Linux a name may be any bytes; a question that found it could not be sent to a model.
         name = sendable(path.relative_to(folder).as_posix())
-        why = _why_not(path, folder, reading)
-        if why:
-            reading.left_out.append(f"{name} ({why})")
-            continue
         try:
+            if why := _why_not(path, folder, reading):
+                reading.left_out.append(f"{name} ({why})")
+                continue
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
             reading.left_out.append(f"{name} (not UTF-8)")

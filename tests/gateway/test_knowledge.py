@@ -162,6 +162,29 @@ async def test_a_folder_that_changes_is_read_again(tmp_path: Path) -> None:
     assert [p.text for p in knowledge.find(asked)] == ["Cats stay in the garden."]
 
 
+async def test_a_file_that_goes_while_the_folder_is_read_holds_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("Dogs stay outside.")
+    knowledge = Knowledge(tmp_path)
+    await knowledge.open()
+    (tmp_path / "a.txt").write_text("Cats stay in the garden.")
+    swap, is_file, asked = tmp_path / "4913.txt", Path.is_file, []
+    swap.touch()
+
+    def goes(path: Path) -> bool:
+        there = is_file(path)
+        asked.append(path)
+        if asked.count(swap) == 2:  # once as it is looked at, once as it is read
+            swap.unlink(missing_ok=True)
+        return there
+
+    monkeypatch.setattr(Path, "is_file", goes)
+    assert await knowledge.refresh()
+    (found,) = knowledge.find((Message("user", "Where do cats stay?"),))
+    assert found.text == "Cats stay in the garden."
+
+
 def test_sources_of_a_prepared_answer_are_told_with_it() -> None:
     talk = Conversation()
     talk.speech_started(1, 0)
