@@ -16,7 +16,7 @@ from gateway.room.platforms.youtube import YouTube
 from gateway.room.room import Room
 from gateway.session.session import Session
 from gateway.settings import GatewaySettings
-from visavis.serving.errors import AlreadyExistsError, UnknownNameError
+from visavis.serving.errors import AlreadyExistsError, InvalidInputError, UnknownNameError
 
 
 class Rooms:
@@ -35,6 +35,11 @@ class Rooms:
             self._background.run(self._forget(session.id))
 
         self._check_free(session.id)
+        if session.options.spoken_by == "client":
+            raise InvalidInputError(
+                "room: this session's client brings the speech (spoken_by); there is no language "
+                "model and no voice here to answer comments with"
+            )
         # Thousands of blocked words take a second, in which the gateway's sessions go on.
         room = await asyncio.to_thread(Room, session, wanted, self._words, ended)
         self._check_free(session.id)

@@ -183,6 +183,12 @@ async def test_what_is_no_comment_is_refused(
     assert words in problem(await http.post(f"{path}/comments", json=body), 422)
 
 
+async def test_where_the_client_brings_the_speech_there_is_no_room(http: httpx.AsyncClient) -> None:
+    session = await new_session(http, spoken_by="client")
+    opened = await http.post(f"/v1/sessions/{session}/room", json={})
+    assert "spoken_by" in problem(opened, 422)
+
+
 async def test_what_cannot_be_commanded_is_told(
     http: httpx.AsyncClient, path: str, live: Any
 ) -> None:
