@@ -290,11 +290,17 @@ def _named(
 
 
 def _text_of(result: Any) -> str:
-    parts = [c.text if c.type == "text" else f"[{c.type}]" for c in result.content]
-    text = "\n".join(parts)
+    text = "\n".join(map(_words_of, result.content))
     if not text and result.structured_content is not None:
         text = json.dumps(result.structured_content, ensure_ascii=False)
     return f"failed: {text}" if result.is_error else text or "done"
+
+
+def _words_of(content: Any) -> str:
+    """Of what is no text, only what it is; a text may come as a resource, too."""
+    within = content.resource if content.type == "resource" else content
+    text = getattr(within, "text", None)
+    return f"[{content.type}]" if text is None else str(text)
 
 
 def _reason(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp_types import Tool
+from mcp_types import EmbeddedResource, TextResourceContents, Tool
 
 WAITING_FILE = "VISAVIS_TEST_WAITING_FILE"
 
@@ -41,6 +41,12 @@ def fail() -> str:
 @server.tool()
 def weigh() -> int:
     return 3
+
+
+@server.tool()
+def fetch() -> EmbeddedResource:
+    content = TextResourceContents(uri="file:///hours.txt", text="Open until six.")
+    return EmbeddedResource(type="resource", resource=content)
 
 
 @server.tool()

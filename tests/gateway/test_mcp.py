@@ -92,7 +92,7 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     (begin,) = doubles.seen.of("llm", "begin")
     offered = {t.name: t for t in begin.begin.request.tools}
     assert set(offered) == {
-        f"shop_{name}" for name in ("add", "fail", "weigh", "wait", "hold", "end")
+        f"shop_{name}" for name in ("add", "fail", "weigh", "fetch", "wait", "hold", "end")
     }
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
@@ -111,6 +111,13 @@ async def test_what_is_not_in_order_ends_no_connection(
     (result,) = await told(client, doubles, ("c1", call, arguments))
     assert result.startswith(complaint)
     assert await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')) == ["2"]
+
+
+async def test_a_text_that_comes_as_a_resource_is_read(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    (result,) = await told(client, doubles, ("c1", "shop_fetch", "{}"))
+    assert "Open until six." in result
 
 
 async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
