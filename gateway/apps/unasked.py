@@ -74,9 +74,12 @@ class Unasked:
         if may_begin and self._conversation.silent:
             if len(self._sayings):
                 self._say_next()
-            elif (text := self.brought.next()) is not None:
-                self.speak("brought", text)
-                self._seq = 0
+            else:
+                text = self.brought.next()
+                self.handed_on.set()  # utterances without sound are gone by now
+                if text is not None:
+                    self.speak("brought", text)
+                    self._seq = 0
         turn = self._conversation.turn
         if turn is None or turn.source != "brought":
             return

@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import websockets
 
-from gateway.apps.speech import LEAD_S, MOST_WAITING_S, BroughtSpeech, SpeechInTrack
+from gateway.apps.speech import (
+    LEAD_S,
+    MOST_WAITING_S,
+    SPEECHES_WAITING,
+    BroughtSpeech,
+    SpeechInTrack,
+)
 from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -96,6 +102,15 @@ async def test_utterances_follow_each_other_and_all_can_be_cut(client: GatewayCl
             await told(speech, "speaking")
             await session.interrupt()
             await told(speech, "interrupted")
+
+
+async def test_utterances_without_sound_hold_up_nothing(client: GatewayClient) -> None:
+    async with client.session(spoken_by="client") as session:
+        async with client.connect(f"/v1/sessions/{session.id}/speech") as speech:
+            for _ in range(2 * SPEECHES_WAITING):
+                await bring(speech, 0)
+            await bring(speech, 0.2)
+            await told(speech, "finished")
 
 
 async def test_the_end_may_come_long_after_the_sound(client: GatewayClient) -> None:
