@@ -74,6 +74,10 @@ def parse(url: str, key: str = "") -> PushAddress:
         raise InvalidInputError(f"url: it has to begin with one of {allowed}")
     if not host:
         raise InvalidInputError("url: it names no host")
+    try:
+        host.encode("idna")  # as it is looked up
+    except UnicodeError:
+        raise InvalidInputError("url: no host can have such a name") from None
     if parts.username or parts.password or parts.fragment:
         raise InvalidInputError("url: no user, password or fragment; give the key as `key`")
     port = port or _PORTS[parts.scheme]

@@ -147,7 +147,7 @@ class WhipPush:
             for _ in range(_REDIRECTS + 1):
                 try:
                     told = await http.post(url, content=sdp, headers={"Content-Type": SDP})
-                except (httpx.HTTPError, httpx.InvalidURL) as error:
+                except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
                     raise PushError(f"it cannot be reached: {type(error).__name__}") from None
                 if told.status_code not in (307, 308):
                     break

@@ -57,12 +57,20 @@ def test_an_address_of_whip() -> None:
         *(("rtmp:///live/SECRET", ""), ("rtmp://user:SECRET@h/live/x", ""), ("srt://h/SECRET", "")),
         *(("rtmp://h:99999/live/SECRET", ""), ("rtmp://h/live/SECRET\r\nHost: other", "")),
         *(("https://h/whip SECRET", ""), ("https://h/whip", "SECRET…")),
+        *(("rtmp://live..example/a/SECRET", ""), (f"https://{'h' * 64}.example/SECRET", "")),
     ],
 )
 def test_an_address_that_is_refused_is_not_repeated(url: str, key: str) -> None:
     with pytest.raises(InvalidInputError) as refused:
         parse(url, key)
     assert "SECRET" not in str(refused.value)
+
+
+async def test_a_host_that_nobody_can_look_up_is_told_of() -> None:
+    push = WhipPush(parse("https://xn--a.example/SECRET"), Figures(), lambda: None, ())
+    with pytest.raises(PushError, match="cannot be reached"):
+        await push.open()
+    await push.close()
 
 
 def test_hosts_that_are_allowed() -> None:
