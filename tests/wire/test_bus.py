@@ -155,3 +155,12 @@ async def test_survives_a_restart_of_the_server(tmp_path) -> None:
 async def test_no_server_is_a_clear_error() -> None:
     with pytest.raises(BusError, match=r"nats://127\.0\.0\.1:1\b"):
         await Bus.connect("nats://127.0.0.1:1", name="test")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nats://", "nats://127.0.0.1:abc", "nats://127.0.0.1:70000", "nats://[::1", "http://x"],
+)
+async def test_what_is_no_address_is_told(url: str) -> None:
+    with pytest.raises(BusError, match="not an address of a NATS server as nats://HOST:PORT"):
+        await Bus.connect(url, name="test")

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Coroutine
 from functools import cache
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import nats
 import nats.errors
@@ -32,6 +33,7 @@ from visavis.wire.subjects import Kind, all_turns, chunk_subject, turn_of
 
 log = logging.getLogger(__name__)
 
+_SCHEMES = ("nats", "tls", "ws", "wss")
 # Reconnects for as long as the process lives: the supervisor or the cluster
 # decides when to give up, not a stage in the middle of a conversation.
 _RECONNECT_WAIT_S = 0.1
@@ -77,11 +79,12 @@ class Bus:
         login: Login | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> Self:
-        """Connect, or raise BusError if no server answers at `url` within `wait_s`.
+        """Connect, or raise BusError if no server answers at `url` within `wait_s`, or none can.
 
         login: where the server lets in only those whom it knows; one that it refuses is told at
         once. tls: for an `url` that begins with tls://; None: who the system believes.
         """
+        _check_address(url)
         client = Client()
         bus = cls(client)
         bus.login = login
@@ -214,6 +217,17 @@ class Bus:
         self.losses += 1
         lost, self._lost = self._lost, asyncio.Event()
         lost.set()
+
+
+def _check_address(url: str) -> None:
+    """Raises BusError unless it is one that a server can have."""
+    try:
+        parts = urlsplit(url if "://" in url else f"nats://{url}")
+        if parts.scheme in _SCHEMES and parts.hostname and parts.port != 0:
+            return
+    except ValueError:
+        pass
+    raise BusError(f"{url!r}: not an address of a NATS server as nats://HOST:PORT is one")
 
 
 def _refused(login: Login | None) -> str:
