@@ -64,6 +64,11 @@ def test_the_command_lays_out_what_is_named(tmp_path: Path) -> None:
     }
     refused = CliRunner().invoke(app, ["engine", "triton-repository", folder, "--network", "a.b"])
     assert isinstance(refused.exception, UnknownNameError) and "a.b" in str(refused.exception)
+    (tmp_path / "file").touch()
+    command = ["engine", "triton-repository", str(tmp_path / "file"), "--network", NAME]
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, InvalidInputError)
+    assert "file: cannot be written: Not a directory" in str(refused.exception)
 
 
 def test_a_plan_is_served_where_one_was_built(tmp_path: Path) -> None:

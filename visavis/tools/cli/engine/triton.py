@@ -19,7 +19,7 @@ from visavis.bundles.store.manifest import BundleManifest
 from visavis.bundles.triton.networks import network_name, shared_graphs
 from visavis.bundles.triton.repository import ServingChoice, Written, write_network
 from visavis.engine import TritonOptions
-from visavis.serving.errors import ModelStoreError, UnknownNameError
+from visavis.serving.errors import InvalidInputError, ModelStoreError, UnknownNameError
 from visavis.tools.cli.engine.output import megabytes
 
 _PATIENCE_S = 30.0
@@ -92,10 +92,13 @@ def triton_repository(
         precision=precision.value,
     )
     console = Console()
-    written = [
-        write_network(folder, model, manifest, choice)
-        for manifest, model in _chosen(bundle or [], network or [], model_dir)
-    ]
+    try:
+        written = [
+            write_network(folder, model, manifest, choice)
+            for manifest, model in _chosen(bundle or [], network or [], model_dir)
+        ]
+    except OSError as error:
+        raise InvalidInputError(f"{folder}: cannot be written: {error.strerror}") from error
     if not written:
         raise ModelStoreError("no bundle is here of which a network is worth a Triton server")
     console.print(_table(written, folder))
