@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,10 +19,14 @@ ANY = "visavis"
 SPEAKING = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 HEARING = (
     "whisper-1",
+    "gpt-transcribe",
+    "gpt-live-transcribe",
     "gpt-4o-transcribe",
     "gpt-4o-mini-transcribe",
     "gpt-4o-transcribe-diarize",
 )
+_DATED = re.compile(r"-\d{4}-\d\d-\d\d\Z")
+"""How OpenAI's names end that mean a model as it was on a day."""
 _HIGH = ("alloy", "coral", "fable", "marin", "nova", "sage", "shimmer")
 _LOW = ("ash", "ballad", "cedar", "echo", "onyx", "verse")
 VOICES = (*_HIGH, *_LOW)
@@ -32,8 +37,11 @@ _CREATED = 0
 
 
 def known_model(name: str, running: Sequence[str], aliases: Sequence[str] = ()) -> str:
-    """The one of those `running` that is meant; "": any. Raises RefusedError."""
-    if name == ANY or name in aliases:
+    """The one of those `running` that is meant; "": any. Raises RefusedError.
+
+    aliases: taken as of a certain day, too.
+    """
+    if name == ANY or name in aliases or _DATED.sub("", name) in aliases:
         return ""
     if name not in running:
         known = ", ".join(dict.fromkeys((ANY, *running, *aliases)))

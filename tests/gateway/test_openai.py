@@ -450,6 +450,17 @@ async def transcribed(http: httpx.AsyncClient, file: bytes, **fields: Any) -> ht
     return await http.post(TRANSCRIPTIONS, files={"file": ("a.bin", file)}, data=data)
 
 
+@pytest.mark.parametrize("model", ["gpt-transcribe", "gpt-4o-mini-transcribe-2025-12-15"])
+async def test_names_of_newer_and_of_dated_models_are_taken(
+    http: httpx.AsyncClient, model: str
+) -> None:
+    """Those that OpenAI's client of today knows."""
+    assert (await transcribed(http, wav(1.0), model=model)).status_code == 200
+    spoken = await http.post(SPEECH, json={**SPOKEN, "model": "gpt-4o-mini-tts-2025-12-15"})
+    assert spoken.status_code == 200
+    refused(await transcribed(http, wav(1.0), model=f"{model}-x"), 404)
+
+
 async def test_a_recording_becomes_each_form_of_text(http: httpx.AsyncClient) -> None:
     text = "Hello there. How are you? 你好。"
     told = (await transcribed(http, wav(5.0), language="en")).json()
