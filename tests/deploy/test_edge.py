@@ -44,6 +44,11 @@ def test_the_unit_starts_that_profile_under_one_ceiling() -> None:
     assert service["MemoryMax"] == "1536M" and service["MemorySwapMax"] == "0"
 
 
+def test_stopped_it_is_told_alone_and_ends_its_processes_in_order() -> None:
+    service = unit()["Service"]
+    assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGINT")
+
+
 def test_systemd_takes_the_unit() -> None:
     systemd = checker("systemd-analyze", "systemd")
     # The program is not installed where it is looked for; nothing else is wanted.
