@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from deploy.chromium import NO_CHROMIUM, find_chromium
 from gateway.playout.pacing import RATE_HZ
 from tests.browser.block_head import block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
+from tests.face.made_head import bundle_files
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, KINDS, VOICE_RATE_HZ, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone
@@ -51,6 +53,12 @@ _KEYFRAME_FRAMES = 2 * FPS
 # How far the sound may be spoken ahead of real time: as a synthesiser with credit does.
 _LEAD_S = 0.5
 _LOOK_S = 2.0
+_SCENE = {
+    "framing": {"position": [0.0, 0.0, 1.2], "target": [0.0, 0.0, 0.0], "vertical_fov_deg": 20.0},
+    "light": {"lamps": [], "ambient": 1.0, "baked": False},
+    "neck": [0.0, -0.1, 0.0],
+}
+"""How the portrait of the head shows it that the page draws."""
 BACK_MS = 30
 """So near to what it was before, the sound is back in time."""
 STALL_AT_MS, CATCH_UP_MS = 3000, 1000
@@ -147,7 +155,12 @@ class SignalFace(FaceDouble):
             await self.bus.publish(Kind.VIDEO, video)
 
     async def GetAvatarHead(self, request: Any, context: Any) -> Any:
-        return face_pb2.AvatarHead(glb=block_head(), sha256="block")
+        content = {
+            face_pb2.GetAvatarHeadRequest.FILE_MODEL: block_head(),
+            face_pb2.GetAvatarHeadRequest.FILE_SCENE: json.dumps(_SCENE).encode(),
+            face_pb2.GetAvatarHeadRequest.FILE_BACKGROUND: bundle_files()["background.png"],
+        }[request.file]
+        return face_pb2.AvatarHead(content=content, sha256=f"block {request.file}")
 
 
 async def _next(voices: Subscription) -> PcmChunk | None:
