@@ -458,6 +458,23 @@ async def test_that_nothing_is_broadcast_is_said(gateway: RunningGateway) -> Non
     assert json.loads(await command("live", "list", "--json", "--url", gateway.url)) == []
 
 
+async def test_a_broadcast_that_fails_ends_its_command_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
+    figures = '"live_s": 0, "sent_bytes": 0, "sent_pictures": 0, "dropped_pictures": 0'
+    state = '"state": "failed", "error": "the key is refused"'
+    failed = f'{{"id": "b", "target": "rtmp://x", {state}, {figures}, "reconnects": 0, "lag_s": 0}}'
+    begun = failed.replace("failed", "connecting").replace("the key is refused", "")
+    gone = "204 No Content\n"
+    answers = ('201 Created\n{"id": "s"}', f"200 OK\n{begun}", f"200 OK\n{failed}", gone, gone)
+    async with gateway_that_dies_after(*answers) as url:
+        arguments = ["live", "start", "rtmp://x/y", "--key", "k", "--url", url]
+        done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    assert done.exit_code == 1
+    assert "rtmp://x: the broadcast failed: the key is refused" in str(done.exception)
+
+
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     gateway: RunningGateway, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

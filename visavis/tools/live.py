@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import signal
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +12,7 @@ from rich.console import Console
 
 from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import may_pass
+from visavis.serving.errors import VisavisError
 from visavis.tools.cli.running_gateway import ApiKey
 
 live_app = typer.Typer(
@@ -46,7 +46,8 @@ def start(
     url: Url = _URL,
     api_key: ApiKey = "",
 ) -> None:
-    """Push a session to a server, and tell how it stands until Ctrl-C.
+    """Push a session to a server, and tell how it stands until Ctrl-C. Ends with status 1 where the
+    broadcast is given up.
 
     What is said in it comes from elsewhere: its page, the API, `visavis ask`.
     """
@@ -67,9 +68,9 @@ def start(
                 await asyncio.sleep(_LOOK_S)
                 target = await _standing(client, f"{path}/{target['id']}")
                 _console().print(_line(target), markup=False)
+            if target["state"] == "failed":
+                raise VisavisError(f"{target['target']}: the broadcast failed: {target['error']}")
 
-    # Who supervises it ends it so; what it has made would stay.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(run())
 

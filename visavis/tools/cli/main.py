@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from importlib import import_module
 from importlib.metadata import version
@@ -121,6 +123,9 @@ def main() -> None:
     """Run the command; an error that we know ends in one line and status 1."""
     if isinstance(sys.stdout, TextIOWrapper):  # an answer may hold what the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
+    if threading.current_thread() is threading.main_thread():
+        # A supervisor ends it so, and it tidies up as it does for Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
     except VisavisError as error:
