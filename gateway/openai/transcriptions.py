@@ -50,6 +50,11 @@ _FORM: dict[str, Any] = {
                             "pattern": f"^{_LANGUAGE.pattern}$",
                             "description": "ISO 639-1 or BCP 47",
                         },
+                        "languages[]": {
+                            "type": "array",
+                            "items": {"type": "string", "pattern": f"^{_LANGUAGE.pattern}$"},
+                            "description": "Instead of language: the first one counts",
+                        },
                         "response_format": {"type": "string", "enum": list(_FORMATS)},
                         "timestamp_granularities[]": {
                             "type": "array",
@@ -89,7 +94,8 @@ async def transcribe(request: Request, gateway: TheGateway) -> Response:
     """What is said in a recording: flac, mp3, mp4, mpeg, m4a, ogg, wav or webm.
 
     A recording of ten minutes at most; with `stream` of an hour, and the text comes utterance by
-    utterance. `prompt`, `temperature` and `chunking_strategy` change nothing.
+    utterance. `prompt`, `keywords`, `temperature` and `chunking_strategy` change
+    nothing.
     """
     with gateway.plain.recordings.hold():
         asked = await _read(request, round(gateway.settings.transcription_limit_mb * 1e6))
@@ -176,7 +182,7 @@ async def _read(request: Request, limit_bytes: int) -> _Asked:
         model = _one(form, "model")
         if not model:
             raise RefusedError("model: the form has no such field", "model", "invalid_value")
-        language = _one(form, "language")
+        language = next(filter(None, (_one(form, "language"), *_all(form, "languages"))), "")
         if not _LANGUAGE.fullmatch(language):
             raise RefusedError("language: no code such as en", "language", "invalid_value")
         wanted = _one(form, "response_format") or "json"

@@ -76,7 +76,7 @@ async def open_session(
 ) -> Session:
     """A session of the caller's, which nobody watches yet. Raises NoRoomError and others."""
     transcription = config.audio.input.transcription
-    language = (transcription.language if transcription is not None else None) or "en"
+    language = (transcription.wanted_language if transcription is not None else "") or "en"
     known.language(language)
     await gateway.catalog.check_avatar(config.avatar)
     options = Options(

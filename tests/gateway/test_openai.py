@@ -466,6 +466,8 @@ async def test_a_recording_becomes_each_form_of_text(http: httpx.AsyncClient) ->
     told = (await transcribed(http, wav(5.0), language="en")).json()
     assert told == {"text": text, "usage": {"type": "duration", "seconds": 5.0}}
     assert TOLD.asked.config.language == "en"
+    await transcribed(http, wav(5.0), **{"languages[]": ["zh", "en"]})
+    assert TOLD.asked.config.language == "zh"
     assert len(TOLD.asked.pcm_s16le) == pytest.approx(5 * 16_000 * 2, abs=200)
     plain = await transcribed(http, wav(5.0), response_format="text")
     assert plain.text.strip() == text and plain.headers["content-type"].startswith("text/plain")

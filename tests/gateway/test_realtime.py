@@ -510,8 +510,9 @@ def sound(seconds: float) -> str:
     return base64.b64encode(np.ones(round(24_000 * seconds), "<i2").tobytes()).decode()
 
 
-def test_who_detects_turns_himself_commits_and_asks() -> None:
-    talk = Talk({"audio": {"input": {"turn_detection": None, "transcription": {"language": "zh"}}}})
+@pytest.mark.parametrize("named", [{"language": "zh"}, {"languages": ["zh", "en"]}])
+def test_who_detects_turns_himself_commits_and_asks(named: dict[str, Any]) -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None, "transcription": named}}})
     assert code(talk.say("input_audio_buffer.commit")) == "input_audio_buffer_commit_empty"
     talk.say("input_audio_buffer.append", audio=sound(0.5))
     assert kinds(talk.say("input_audio_buffer.clear")) == ["input_audio_buffer.cleared"]

@@ -18,6 +18,7 @@ from gateway.stages.stages import Endpointing
 LOWEST_RATE_HZ, HIGHEST_RATE_HZ = 8_000, 48_000
 RATE_HZ = 24_000
 _MOST_TOOLS = 64
+_MOST_LANGUAGES = 100
 _OPEN_AI_TELEPHONE = ("audio/pcmu", "audio/pcma")
 _MERGED = ("audio", "input", "output", "format", "turn_detection", "transcription")
 """Objects that an update changes in part; any other is taken as a whole."""
@@ -78,11 +79,19 @@ Format: TypeAlias = Annotated[Pcm | Telephone, Field(discriminator="type")]
 
 
 class Transcription(_Part):
-    """Whether, and in which language, the client is told what was said."""
+    """Whether, and in which language, the client is told what was said. languages: of several that
+    it may be, the first one counts.
+    """
 
     model: Annotated[str, Field(max_length=200)] = "whisper-1"
     language: Language | None = None
+    languages: Annotated[tuple[Language, ...], Field(max_length=_MOST_LANGUAGES)] | None = None
     prompt: Annotated[str, Field(max_length=8000)] | None = None
+
+    @property
+    def wanted_language(self) -> str:
+        """Empty: none is named."""
+        return self.language or next(iter(self.languages or ()), "")
 
 
 class NoiseReduction(_Part):

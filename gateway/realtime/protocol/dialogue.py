@@ -107,7 +107,7 @@ class Dialogue:
     def language(self) -> str:
         """That is spoken, BCP 47."""
         transcription = self.config.audio.input.transcription
-        return (transcription.language if transcription else None) or self._language
+        return (transcription.wanted_language if transcription else "") or self._language
 
     def begin(self) -> list[Effect]:
         """The client is there."""
@@ -383,8 +383,8 @@ class Dialogue:
     def _check(self, config: SessionConfig, voice: str) -> None:
         transcription = config.audio.input.transcription
         self._known.voice(voice)
-        if transcription is not None and transcription.language:
-            self._known.language(transcription.language)
+        if transcription is not None and transcription.wanted_language:
+            self._known.language(transcription.wanted_language)
 
     def _told(self) -> dict[str, Any]:
         return {**self.config.told(), **self._about}

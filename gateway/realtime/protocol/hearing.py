@@ -182,8 +182,8 @@ class Hearing:
         of = self._new_id("sound")
         self._unread[of] = _Sound(item, part, len(pcm) / RATE_HZ)
         transcription = self._config.audio.input.transcription
-        language = transcription.language if transcription is not None else None
-        return Recognise(of, pcm, language or "")
+        language = transcription.wanted_language if transcription is not None else ""
+        return Recognise(of, pcm, language)
 
     def _forget(self) -> None:
         self._kept, self._kept_samples = [], 0
