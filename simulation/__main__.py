@@ -15,10 +15,10 @@ from simulation.models import CountingBackend, SimulatedNetworks, ToneVoice
 from simulation.occupied import Device
 from visavis.serving.errors import VisavisError, exit_with
 from visavis.serving.runtime import main as serve
-from visavis.tools.bench.simulate.dilation import live_dilated
+from visavis.tools.bench.simulate.dilation import DilatedEventLoop
 from visavis.tools.bench.simulate.plan import SimulationPlan
 from visavis.wire.bus import Bus
-from visavis.wire.clock import MonotonicClock
+from visavis.wire.clock import MonotonicClock, dilate
 
 
 def run_asr(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
@@ -30,7 +30,7 @@ def run_asr(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
         hearing = Hearing(SimulatedNetworks(device, plan.times), settings.default_language)
         return AsrService(settings, bus, instance, hearing=hearing)
 
-    serve(service, AsrSettings, argv)
+    serve(service, AsrSettings, argv, loop_factory=DilatedEventLoop)
 
 
 def run_llm(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
@@ -47,7 +47,7 @@ def run_llm(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
         )
         return LlmService(settings, bus, instance, backend=backend)
 
-    serve(service, LlmSettings, argv)
+    serve(service, LlmSettings, argv, loop_factory=DilatedEventLoop)
 
 
 def run_tts(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
@@ -62,7 +62,7 @@ def run_tts(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
         synthesizer = Synthesizer(voices, phrases=phrases)
         return TtsService(settings, bus, instance, synthesizer=synthesizer)
 
-    serve(service, TtsSettings, argv)
+    serve(service, TtsSettings, argv, loop_factory=DilatedEventLoop)
 
 
 def run_face(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
@@ -74,18 +74,19 @@ def run_face(plan: SimulationPlan, device: Device, argv: Sequence[str]) -> None:
         studio = Studio(settings, SimulatedFaces(device, plan.times), RepeatingEncoder)
         return FaceService(settings, bus, instance, studio=studio)
 
-    serve(service, FaceSettings, argv)
+    serve(service, FaceSettings, argv, loop_factory=DilatedEventLoop)
 
 
 def run_gateway(argv: Sequence[str]) -> None:
     """As `python -m gateway`, on the event loop that this process is to have."""
     from gateway.__main__ import serve as serve_gateway
 
-    serve_gateway(
-        argv,
-        prog="python -m simulation gateway",
-        run=lambda server, sockets: asyncio.run(server.serve(sockets)),
-    )
+    with asyncio.Runner(loop_factory=DilatedEventLoop) as runner:
+        serve_gateway(
+            argv,
+            prog="python -m simulation gateway",
+            run=lambda server, sockets: runner.run(server.serve(sockets)),
+        )
 
 
 _STAGES: dict[str, Callable[[SimulationPlan, Device, Sequence[str]], None]] = {
@@ -101,7 +102,7 @@ def main(argv: Sequence[str]) -> None:
     name, line, *flags = argv
     try:
         plan = SimulationPlan.from_line(line)
-        live_dilated(plan.dilation)
+        dilate(plan.dilation)
         if name == "gateway":
             return run_gateway(flags)
         virtual = VirtualDevice(BatchCurve(plan.times.batches))

@@ -107,8 +107,13 @@ def main(
     service_factory: ServiceFactory[S],
     settings_class: type[S],
     argv: Sequence[str] | None = None,
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> None:
-    """Entry point of `python -m services.<name>`. Exits with one line on an error."""
+    """Entry point of `python -m services.<name>`. Exits with one line on an error.
+
+    loop_factory: None: asyncio's own.
+    """
     name = settings_class.section
     try:
         settings = load_settings(
@@ -120,7 +125,8 @@ def main(
         instance = instance_of(settings.label or name)
         start_tracing(name, instance)
         try:
-            asyncio.run(_serve(service_factory, settings, instance))
+            with asyncio.Runner(loop_factory=loop_factory) as runner:
+                runner.run(_serve(service_factory, settings, instance))
         finally:
             stop_tracing()
     except VisavisError as error:

@@ -19,7 +19,7 @@ from visavis.client import GatewayClient
 from visavis.tools.bench.load.client import Client, Orders, Parent
 from visavis.tools.bench.load.guest import Notes
 from visavis.tools.bench.load.schedule import Planned
-from visavis.tools.bench.simulate.dilation import live_dilated
+from visavis.tools.bench.simulate.dilation import DilatedEventLoop
 from visavis.tools.bench.simulate.words import (
     GAP_S,
     asked_sound,
@@ -29,6 +29,7 @@ from visavis.tools.bench.simulate.words import (
 )
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
+from visavis.wire.clock import dilate
 
 UNCLEAR = "?"
 """In the ledger, a word of which it is not clear which."""
@@ -130,5 +131,6 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    live_dilated(float(sys.argv[1]))
-    sys.exit(asyncio.run(main()))
+    dilate(float(sys.argv[1]))
+    with asyncio.Runner(loop_factory=DilatedEventLoop) as runner:
+        sys.exit(runner.run(main()))

@@ -1,4 +1,4 @@
-"""Event loops that keep the process's dilated time.
+"""An event loop that keeps the process's dilated time (`visavis.wire.clock.dilate`).
 
 A simulated second takes `dilation` of the world's: a timer of 20 ms rings after 20 ms of the
 process's clock, which are 200 ms of the world's at a dilation of 10. So two cores do the work of
@@ -11,7 +11,7 @@ import asyncio
 import selectors
 from typing import Any
 
-from visavis.wire.clock import MonotonicClock, dilate, dilation
+from visavis.wire.clock import MonotonicClock, dilation
 
 _CLOCK = MonotonicClock()
 
@@ -31,17 +31,3 @@ class DilatedEventLoop(asyncio.SelectorEventLoop):
 
     def time(self) -> float:
         return _CLOCK.now()
-
-
-class _DilatedPolicy(asyncio.DefaultEventLoopPolicy):
-    def new_event_loop(self) -> asyncio.AbstractEventLoop:
-        return DilatedEventLoop()
-
-
-def live_dilated(factor: float) -> None:
-    """All clocks and event loops of this process go `factor` times slower from now on.
-
-    Before anything has read the time. Raises ValueError for a factor below 1.
-    """
-    dilate(factor)
-    asyncio.set_event_loop_policy(_DilatedPolicy())

@@ -20,11 +20,11 @@ from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes
 from visavis.tools.bench.load.schedule import LoadPlan
 from visavis.tools.bench.load.steps import LoadBench, stack_flags
-from visavis.tools.bench.simulate.dilation import live_dilated
+from visavis.tools.bench.simulate.dilation import DilatedEventLoop
 from visavis.tools.bench.simulate.plan import STAGES, SimulationPlan
 from visavis.tools.bench.simulate.results import Reading, SimulatedStep, summed_up
 from visavis.tools.stack.supervisor import GATEWAY, Stack, StackOptions
-from visavis.wire.clock import MonotonicClock
+from visavis.wire.clock import MonotonicClock, dilate
 
 _CLIENT = "visavis.tools.bench.simulate.client"
 _HTTP_TIMEOUT_S = 10.0
@@ -50,8 +50,9 @@ class Simulation:
 
     def step(self, plan: StepPlan) -> SimulatedStep:
         """Raises VisavisError. This process lives in the step's time from then on."""
-        live_dilated(plan.simulation.dilation)
-        return asyncio.run(self._step(plan))
+        dilate(plan.simulation.dilation)
+        with asyncio.Runner(loop_factory=DilatedEventLoop) as runner:
+            return runner.run(self._step(plan))
 
     async def _step(self, plan: StepPlan) -> SimulatedStep:
         self._on_tell("the stack starts")
