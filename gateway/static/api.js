@@ -23,6 +23,14 @@ function subprotocol(text) {
   return encodeURIComponent(text).replace(/[()]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
 }
 
+/**
+ * A secret as a header can carry it. What has come into it with a paste, a dash or a space without
+ * width, fetch would throw at, as if nobody answered; like this the gateway refuses it.
+ */
+function carried(secret) {
+  return secret.replace(/[^\x20-\xff]/g, "?");
+}
+
 /** An error answer of the gateway, or no answer at all (status 0). */
 export class ApiError extends Error {
   constructor(status, code, message) {
@@ -80,7 +88,7 @@ export class Api {
 
   #headers(path, extra = {}) {
     const secret = this.#secret(path);
-    return secret ? { ...extra, Authorization: `Bearer ${secret}` } : extra;
+    return secret ? { ...extra, Authorization: `Bearer ${carried(secret)}` } : extra;
   }
 
   async request(method, path, { body, signal, keepalive } = {}) {

@@ -539,6 +539,23 @@ async def test_asks_for_the_key_once(page: Page, stub: StubGateway) -> None:
     await expect(page.locator("#key")).to_be_hidden()
 
 
+async def test_a_secret_that_no_header_can_carry_is_refused_as_any_other(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.api_key = "open sesame"
+    await page.goto(stub.url)
+    await page.fill("#key-value", "open\u200b sesame")  # as some programs copy it
+    await page.press("#key-value", "Enter")
+    await page.wait_for_function("localStorage.length === 1")
+    await page.reload()
+    await page.fill("#key-value", "open sesame")
+    await page.press("#key-value", "Enter")
+    await page.wait_for_selector("body[data-ready]")
+    await page.goto("about:blank")
+    await page.goto(f"{stub.url}/?session=abc#token=cut-off…")
+    await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
+
+
 async def test_a_viewer_looks_on_without_a_session_of_its_own(
     page: Page, stub: StubGateway
 ) -> None:
