@@ -1,5 +1,6 @@
 /** What the visitor has chosen: the page's address first, then the last visit, then the browser. */
 
+import { STYLES } from "./settings.js";
 import { lastingStore } from "./stores.js";
 
 const STORE = "visavis.preferences";
@@ -35,6 +36,10 @@ const FROM_ADDRESS = {
   appearance: ["auto", "dark", "light"],
 };
 
+/** Of those that gateway and browser take in parts only; others are sought among what there is. */
+const CHOICES = { ...FROM_ADDRESS, style: STYLES };
+const RANGES = { speed: [0.5, 2], volume: [0, 1] };
+
 export class Preferences {
   #saved = stored();
   #values;
@@ -63,12 +68,18 @@ export class Preferences {
   }
 }
 
-/** Only names that we know, with the type that we expect: the store may be of an older page. */
+/** Only names that we know, with values that can be chosen: the store may be of another page. */
 function stored() {
   try {
     const entries = Object.entries(JSON.parse(lastingStore.get(STORE)) ?? {});
-    return Object.fromEntries(entries.filter(([name, value]) => typeof value === typeof DEFAULTS[name]));
+    return Object.fromEntries(entries.filter(([name, value]) => fits(name, value)));
   } catch {
     return {};
   }
+}
+
+function fits(name, value) {
+  const [least, most] = RANGES[name] ?? [];
+  if (typeof value !== typeof DEFAULTS[name] || value < least || value > most) return false;
+  return CHOICES[name]?.includes(value) ?? true;
 }

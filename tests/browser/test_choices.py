@@ -207,3 +207,17 @@ async def test_choices_are_remembered(page: Page, stub: StubGateway) -> None:
     await page.check("input[name=language][value=zh]", force=True)
     await open_page(page, stub)
     await expect(page.locator("input[name=language][value=zh]")).to_be_checked()
+
+
+async def test_what_another_page_has_kept_and_nobody_can_choose_is_passed_over(
+    page: Page, stub: StubGateway
+) -> None:
+    kept = {"volume": 70, "speed": 9, "style": "solemn", "language": "fr", "voice": "joe"}
+    await page.add_init_script(
+        f"localStorage.setItem('visavis.preferences', JSON.stringify({kept}))"
+    )
+    await start(page, stub)
+    made = stub.seen.sessions[0]
+    assert (made["language"], made["voice"]) == ("en", "joe")
+    assert not {"speed", "style"} & made.keys()
+    await expect(page.locator("#stage video")).to_have_js_property("volume", 1)
