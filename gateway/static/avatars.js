@@ -7,6 +7,13 @@ export function titleOf(name) {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
+/** Shows a radio group anew. Who chooses by keyboard stays in it, at what is chosen. */
+export function refill(root, ...choices) {
+  const within = root.querySelector("input:focus");
+  root.replaceChildren(...choices);
+  if (within) root.querySelector("input:checked")?.focus({ preventScroll: true });
+}
+
 export class AvatarPicker {
   #avatars = [];
   #portraits = new Map();
@@ -58,7 +65,7 @@ export class AvatarPicker {
 
   async render(chosen) {
     const cards = await Promise.all(this.#avatars.map(({ name }) => this.#card(name, name === chosen)));
-    this.root.replaceChildren(...cards, this.#newCard());
+    refill(this.root, ...cards, this.#newCard());
   }
 
   async #card(name, checked) {

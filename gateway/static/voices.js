@@ -1,5 +1,5 @@
 /** The voices of the chosen language, as a radio group. */
-import { titleOf } from "./avatars.js";
+import { refill, titleOf } from "./avatars.js";
 import { text } from "./i18n.js";
 
 export class VoicePicker {
@@ -29,7 +29,7 @@ export class VoicePicker {
   }
 
   render(chosen, language) {
-    this.root.replaceChildren(...this.#able(language).map((voice) => row(voice, voice.name === chosen)));
+    refill(this.root, ...this.#able(language).map((voice) => row(voice, voice.name === chosen)));
   }
 }
 

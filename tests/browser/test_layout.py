@@ -135,6 +135,22 @@ async def test_works_by_keyboard_alone(page: Page, stub: StubGateway) -> None:
     await expect(page.locator("#settings-open")).to_be_focused()
 
 
+async def test_who_chooses_by_keyboard_goes_on_from_what_he_chose(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.avatars = ["eileen", "grandma-gu", "tom"]
+    await start(page, stub)
+    await page.click("#settings-open")
+    await page.focus("input[name=avatar]:checked")
+    for chosen in ("grandma-gu", "tom"):
+        await page.keyboard.press("ArrowDown")
+        await stub.until(lambda seen, wanted=chosen: {"avatar": wanted} in seen.updates)
+        await expect(page.locator(f"input[value={chosen}]")).to_be_focused()
+    await page.focus("input[name=voice]:checked")
+    await page.keyboard.press("ArrowDown")
+    await expect(page.locator("input[name=voice][value=joe]")).to_be_focused()
+
+
 async def test_rests_where_motion_is_not_wanted(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.push({"type": "state", "state": "thinking"})
