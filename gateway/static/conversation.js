@@ -290,6 +290,7 @@ export class Conversation {
   }
 
   interrupt() {
+    if (this.settings().role === "viewer") return;
     if (["thinking", "speaking"].includes(document.body.dataset.state)) {
       this.connection?.send({ type: "interrupt" });
     }

@@ -59,7 +59,8 @@ export class TalkButton {
     const here = event.target === this.button;
     const free = !event.target.closest("input, textarea, select, button, a, summary, dialog, [tabindex]");
     const wanted = event.code === "Space" ? here || free : event.code === "Enter" && here;
-    if (!this.#push || !wanted || event.ctrlKey || event.metaKey || event.altKey) return;
+    const looksOn = document.body.dataset.role === "viewer"; // and has nothing to talk with
+    if (!this.#push || !wanted || looksOn || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     if (!event.repeat) void this.#hold();
   }

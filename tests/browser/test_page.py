@@ -562,3 +562,20 @@ async def test_a_viewer_looks_on_without_a_session_of_its_own(
     await join(page, stub, "abc")
     await expect(page.locator("#dock")).to_be_hidden()
     assert not stub.seen.sessions
+
+
+async def test_a_viewers_keys_neither_interrupt_nor_open_a_microphone(
+    page: Page, stub: StubGateway
+) -> None:
+    kept = "JSON.stringify({ microphoneMode: 'push' })"
+    await page.add_init_script(f"localStorage.setItem('visavis.preferences', {kept})")
+    await join(page, stub, "abc")
+    stub.push({"type": "state", "state": "speaking"})
+    await page.wait_for_selector("body[data-state=speaking]")
+    await page.evaluate("document.activeElement.blur()")
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("Space")
+    assert await body(page, "microphone") == "off"
+    stub.drop("media")  # what was sent before arrives before it connects anew
+    await stub.until(lambda seen: seen.media == 2)
+    assert stub.seen.events == []
