@@ -95,6 +95,23 @@ async def test_everything_fits(page: Page, stub: StubGateway, screen: str, langu
     assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
+async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole(
+    page: Page, stub: StubGateway
+) -> None:
+    """Without https browsers have no clipboard; and a token has no place to break."""
+    await page.add_init_script(
+        "Object.defineProperty(navigator, 'clipboard', { value: undefined })"
+    )
+    await page.set_viewport_size(ViewportSize(width=320, height=568))
+    told = {"token": "eyJhbGciOiJIUzI1NiJ9" * 8, "token_role": "viewer"}
+    await page.route("**/token", lambda route: route.fulfill(json=told))
+    await start(page, stub)
+    await page.evaluate("document.querySelector('#share').click()")
+    await expect(page.locator(".toast")).to_contain_text(told["token"])
+    for box in await boxes(page, ".toast span", ".toast-close"):
+        assert inside(box, (320, 568))
+
+
 async def test_controls_are_large_enough_for_fingers(page: Page, stub: StubGateway) -> None:
     await page.set_viewport_size(ViewportSize(width=390, height=844))
     await start(page, stub)
