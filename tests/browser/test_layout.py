@@ -95,6 +95,28 @@ async def test_everything_fits(page: Page, stub: StubGateway, screen: str, langu
     assert await page.evaluate("document.documentElement.scrollWidth") <= size[0]
 
 
+@pytest.mark.parametrize("screen", ["desktop", "small phone", "phone on its side"])
+async def test_a_long_name_and_a_long_state_lie_apart(
+    page: Page, stub: StubGateway, screen: str
+) -> None:
+    size = SCREENS[screen]
+    await page.set_viewport_size(ViewportSize(width=size[0], height=size[1]))
+    stub.script.avatars = ["A-person-of-the-longest-name-that-a-gateway-takes-of-its-visitor"]
+    await start(page, stub)
+    state, name = await boxes(page, "#state", "#avatar-name")
+    assert apart(state, name)
+    stub.script.dark = True
+    stub.drop()
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    stage, settings, state, name = await boxes(
+        page, "#stage", "#settings-open", "#state", "#avatar-name"
+    )
+    stub.script.dark = False
+    assert inside(stage, size)
+    assert inside(settings, size)
+    assert apart(state, name) or await page.locator("#avatar-name").is_hidden()
+
+
 async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole(
     page: Page, stub: StubGateway
 ) -> None:
