@@ -1,4 +1,5 @@
 /** Records the conversation on the gateway and downloads it as an mp4. */
+import { REFUSED } from "./api.js";
 import { label, text } from "./i18n.js";
 import { download, fileName } from "./memory.js";
 
@@ -20,8 +21,10 @@ export class RecordButton {
       if (recording) await this.#finish();
       else await this.#begin();
     } catch (error) {
-      this.reset();
-      this.toasts.error(error.message);
+      // The film that a lost network kept from coming is still there: the next press asks for it.
+      if (recording && !REFUSED.includes(error.status)) this.goOn(this.#since_ms);
+      else this.reset();
+      this.toasts.error(error.status === 0 ? text("error.unreachable") : error.message);
     } finally {
       this.button.disabled = false;
     }

@@ -500,6 +500,25 @@ async def test_records_and_downloads(page: Page, stub: StubGateway) -> None:
     await page.wait_for_selector("body[data-recording=off]")
 
 
+async def test_a_film_that_a_lost_network_keeps_back_is_asked_for_again(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    await page.click("#record")
+    await page.wait_for_selector("body[data-recording=on]")
+    for step in ("recording/stop", "recording.mp4"):
+        await page.route(f"**/{step}", lambda route: route.abort())
+        await page.click("#record")
+        await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
+        await page.wait_for_selector("body[data-recording=on] #record:enabled")
+        await page.unroute(f"**/{step}")
+        await page.click(".toast[role=alert] .toast-close")
+    async with page.expect_download():
+        await page.click("#record")
+    await page.wait_for_selector("body[data-recording=off]")
+    assert stub.seen.recording == ["start", "stop", "stop"], "and none is begun over it"
+
+
 async def test_a_refusal_that_comes_late_asks_for_no_other_key(
     page: Page, stub: StubGateway
 ) -> None:
