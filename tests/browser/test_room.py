@@ -8,9 +8,10 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import BrowserContext, Route, expect
+from playwright.async_api import BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import tab
+from tests.browser.stub_gateway import StubGateway
 from tests.browser.test_layout import AXE, axe
 from tests.gateway.conftest import Rig
 
@@ -92,3 +93,50 @@ async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, ri
         await page.click("#close")
         await expect(page.locator("#choose")).to_be_visible()
     assert found == [[]] * 3
+
+
+ROOM = {
+    "paused": False,
+    **dict.fromkeys(("current", "next")),
+    **{name: [] for name in ("to_say", "waiting", "recent", "platforms", "blocked_words")},
+    "waiting_in_all": 0,
+    "banned": {},
+    "coverage": {"received": 0, "answered_share": 0, "unsettled": 0, "outcomes": {}},
+}
+
+
+@pytest.mark.parametrize("desk", ["room", "live"])
+async def test_what_is_to_be_said_is_sent_once_however_slow_the_network(
+    page: Page, stub: StubGateway, desk: str
+) -> None:
+    """On the page of broadcasts as well, which has the same field."""
+    sent: list[str] = []
+    arrived = asyncio.Event()
+
+    async def answer(route: Route) -> None:
+        if route.request.method == "POST":
+            sent.append(route.request.post_data_json["text"])
+            await arrived.wait()
+            if sent[-1] == "Refused.":
+                await route.fulfill(status=422, json={"error": {"message": "not that"}})
+                return
+        told = {"sessions": [{"id": "abc", "viewers": 0}], "broadcasts": []}
+        await route.fulfill(json={**told, **ROOM})
+
+    await page.route("**/v1/sessions**", answer)
+    await page.route("**/v1/sessions/abc/**", answer)
+    await page.goto(f"{stub.url}/static/{desk}.html?session=abc")
+    field = page.locator("#say-text")
+    await expect(page.locator("#desk, #watch:enabled")).to_be_visible()
+    await field.fill("Hello.")
+    await field.press("Enter")
+    await field.press("Enter")
+    await field.fill("The next")
+    async with page.expect_request_finished(lambda request: request.method == "POST"):
+        arrived.set()
+    await expect(field).to_have_value("The next")
+    await field.fill("Refused.")
+    await field.press("Enter")
+    await expect(page.locator("#fault:visible, .toast")).to_contain_text("not that")
+    await expect(field).to_have_value("Refused.")
+    assert sent == ["Hello.", "Refused."]

@@ -145,11 +145,18 @@ class LivePage {
     await this.refresh();
   }
 
+  /** The field is free at once: nothing is sent twice, and the next line may be written. */
   async say() {
     const field = byId("say-text");
-    if (!field.value.trim() || !this.session) return;
-    await this.api.json("POST", `v1/sessions/${this.session}/text`, { body: { text: field.value } });
+    const words = field.value;
+    if (!words.trim() || !this.session) return;
     field.value = "";
+    try {
+      await this.api.json("POST", `v1/sessions/${this.session}/text`, { body: { text: words } });
+    } catch (error) {
+      field.value ||= words;
+      throw error;
+    }
   }
 
   // -- broadcasts ----------------------------------------------------------

@@ -89,12 +89,7 @@ class Desk {
 
   listen() {
     byId("choose").addEventListener("submit", (event) => this.done(event, () => this.open()));
-    byId("say").addEventListener("submit", (event) =>
-      this.done(event, async () => {
-        await this.command({ type: "say", text: byId("say-text").value });
-        byId("say").reset();
-      }),
-    );
+    byId("say").addEventListener("submit", (event) => this.done(event, () => this.say()));
     byId("block").addEventListener("submit", (event) =>
       this.done(event, () => this.command({ type: "block", words: lines(byId("words").value) })),
     );
@@ -127,6 +122,19 @@ class Desk {
 
   async command(body) {
     this.show(await this.api.json("POST", this.path("/commands"), { body }));
+  }
+
+  /** The field is free at once: nothing is sent twice, and the next line may be written. */
+  async say() {
+    const field = byId("say-text");
+    const words = field.value;
+    field.value = "";
+    try {
+      await this.command({ type: "say", text: words });
+    } catch (error) {
+      field.value ||= words;
+      throw error;
+    }
   }
 
   async open() {
