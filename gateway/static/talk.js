@@ -77,7 +77,9 @@ export class TalkButton {
     this.#show("opening");
     try {
       await this.#microphone.start(this.preferences.get("microphoneDevice"));
-      await this.connection()?.setMicrophone(this.#microphone);
+      const connection = this.connection();
+      if (!connection) return this.stop(); // it has ended while the visitor was asked
+      await connection.setMicrophone(this.#microphone);
     } catch (error) {
       this.#show(error.reason === "mic.denied" ? "denied" : "off");
       this.#microphone.stop();

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.driving import join, moves, open_page, reconnecting, start
+from tests.browser.driving import body, join, moves, open_page, reconnecting, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -111,6 +111,28 @@ async def test_a_conversation_that_was_joined_and_is_over_says_so(
     await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
     await expect(page.locator("#start-talk")).to_be_visible()
     assert not stub.seen.deleted, "it is not the page's to end"
+
+
+async def test_a_microphone_that_is_allowed_after_the_end_is_given_back(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.add_init_script(
+        """const open = navigator.mediaDevices.getUserMedia.bind(navigator.mediaDevices);
+        navigator.mediaDevices.getUserMedia = async (wanted) => {
+          await new Promise((allow) => (window.allow = allow));
+          return (window.opened = await open(wanted));
+        };"""
+    )
+    stub.begin("abc")
+    await open_page(page, stub, "?session=abc&transport=websocket#token=token-of-abc")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-microphone=opening]")
+    stub.drop(forget=True)
+    await page.wait_for_selector("body[data-link=dead]")
+    await page.evaluate("window.allow()")
+    ended = "window.opened?.getAudioTracks()[0].readyState === 'ended'"
+    await page.wait_for_function(ended, timeout=5000)
+    assert await body(page, "microphone") == "off"
 
 
 async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGateway) -> None:
