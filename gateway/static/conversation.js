@@ -31,7 +31,7 @@ export class Conversation {
    *   prepareFace(): who draws the face, face(stream): what it is then drawn from,
    *   unheard(words): what was typed has not arrived, heard(words): it has, after all,
    *   gone() where one that was joined has ended,
-   *   report(error), begun(withMicrophone) after one has come to life
+   *   report(error), begun(withMicrophone) after one has come to life, ended() after it has gone
    */
   constructor(parts) {
     Object.assign(this, parts);
@@ -99,8 +99,7 @@ export class Conversation {
     if (await this.#begin(connection, () => connection.renew(wish))) {
       this.toasts.show(text("conversation.renewed"));
     } else {
-      this.connection = null;
-      this.talk.stop();
+      this.#end();
     }
   }
 
@@ -177,10 +176,16 @@ export class Conversation {
 
   /** The one that was joined has ended. */
   #over() {
-    this.connection = null;
-    this.talk.stop();
+    this.#end();
+    this.recording.reset();
     this.#phase = "start";
     this.gone();
+  }
+
+  #end() {
+    this.connection = null;
+    this.talk.stop();
+    this.ended();
   }
 
   #placed(place) {

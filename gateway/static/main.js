@@ -98,6 +98,7 @@ class Page {
     heard: (words) => this.heard(words),
     gone: () => this.deadLink(),
     begun: (withMicrophone) => this.begun(withMicrophone),
+    ended: () => this.allow(false),
     avatarsChanged: () => void this.prepare(),
     prepareFace: () => this.head.prepare(),
     face: (stream) => this.head.follow(stream),
@@ -301,9 +302,14 @@ class Page {
   }
 
   async begun(withMicrophone) {
-    for (const id of ["record", "share", "sheet-new", "sheet-save"]) byId(id).disabled = false;
+    this.allow(true);
     if (withMicrophone) await this.talk.open();
     else byId("message").focus({ preventScroll: true });
+  }
+
+  /** What can be done with a conversation alone. */
+  allow(there) {
+    for (const id of ["record", "share", "sheet-new", "sheet-save"]) byId(id).disabled = !there;
   }
 
   async renewFromSheet() {

@@ -135,6 +135,23 @@ async def test_a_microphone_that_is_allowed_after_the_end_is_given_back(
     assert await body(page, "microphone") == "off"
 
 
+async def test_what_a_conversation_is_needed_for_ends_with_it(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.begin("abc")
+    await open_page(page, stub, "?session=abc&transport=websocket#token=token-of-abc")
+    await page.click("#start-talk")
+    await page.wait_for_selector("body[data-connection=live]")
+    await page.click("#record")
+    await page.wait_for_selector("body[data-recording=on]")
+    stub.drop(forget=True)
+    await page.wait_for_selector("body[data-link=dead]")
+    assert await body(page, "recording") == "off"
+    await expect(page.locator("#elapsed")).to_be_hidden()
+    await expect(page.locator("#record")).to_be_disabled()
+    await expect(page.locator("#share")).to_be_disabled()
+
+
 async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.push({"type": "answer", "turn": 1, "text": "It is", "final": False})
