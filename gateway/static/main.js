@@ -228,7 +228,12 @@ class Page {
   }
 
   async created(name) {
-    await this.avatars.load();
+    try {
+      await this.avatars.load();
+    } catch (error) {
+      this.report(error);
+      return;
+    }
     await this.choose({ avatar: name });
     this.toasts.show(text("avatar.created"));
   }

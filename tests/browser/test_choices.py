@@ -107,6 +107,22 @@ async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> 
     assert stub.script.avatars == ["eileen", "grandma-gu"]
 
 
+async def test_a_new_avatar_that_cannot_be_fetched_is_told_of(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub)
+    await page.click("#settings-open")
+    await page.click("#avatar-new")
+    await page.set_input_files("#photo", files=[portrait("aunt.jpg")])
+    await page.fill("#likeness", "Ann Lee")
+    await page.check("#consent")
+    await page.click("#creator-submit")
+    await expect(page.locator("#fitting")).to_be_visible()
+    await page.route("**/v1/avatars", lambda route: route.abort())
+    await page.click("#fitting-accept")
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
+
+
 async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
     await open_page(page, stub)
     picture = base64.b64encode(jpeg(drawn_face())).decode()
