@@ -29,6 +29,9 @@ import { VoicePicker } from "./voices.js";
 
 const byId = (id) => document.getElementById(id);
 const query = new URLSearchParams(location.search);
+// It is put into addresses, which are asked with the visitor's key: one that would lead elsewhere
+// is none that there is.
+if (!/^[\w-]*$/.test(query.get("session") ?? "")) query.set("session", "-");
 const token = new URLSearchParams(location.hash.slice(1)).get("token") ?? "";
 // A fragment goes to no server; nor is it to stay in the address, the history or a bookmark.
 if (token) history.replaceState(null, "", location.pathname + location.search);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 import pytest
@@ -186,6 +187,21 @@ async def test_a_link_that_has_expired_says_so(page: Page, stub: StubGateway) ->
 
 
 # ------------------------------------------------------------ conversation
+
+
+async def test_a_link_cannot_have_the_page_ask_for_something_else(
+    page: Page, stub: StubGateway
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.post_data else None)
+    for session in ("../sessions?", "abc/recording?"):
+        await page.goto("about:blank")
+        await page.goto(f"{stub.url}/?session={quote(session)}#token=x")
+        await expect(page.locator("#start-heading")).to_have_text(
+            "This link leads nowhere any more."
+        )
+    assert asked == [f"{stub.url}/v1/sessions/-/token"] * 2
+    assert not stub.seen.sessions
 
 
 async def test_captions_grow_from_partial_to_final(page: Page, stub: StubGateway) -> None:
