@@ -53,8 +53,8 @@ export class Conversation {
 
   // -- begin, go on, begin anew, leave ----------------------------------------
 
-  /** @param {string} resume the page's own session from before */
-  async start(withMicrophone, resume = this.#last) {
+  /** @param {string} resume the page's own session from before; recordedSince_ms: it is recorded */
+  async start(withMicrophone, resume = this.#last, recordedSince_ms = 0) {
     if (this.#phase !== "start") return;
     this.#phase = "starting";
     const settings = { ...this.settings(), drawnBy: await this.prepareFace() };
@@ -62,8 +62,10 @@ export class Conversation {
     const connection = new Connection(this.api, this.stage.video, { ...settings, resume, history });
     this.#follow(connection);
     const wish = { ...this.wish(), drawn_by: settings.drawnBy };
-    const begun = await this.#begin(connection, () => connection.start(wish));
-    if (begun) await this.begun(withMicrophone && settings.role !== "viewer");
+    if (!(await this.#begin(connection, () => connection.start(wish)))) return;
+    // Told before the visitor is asked for his microphone, which he may leave unanswered.
+    if (recordedSince_ms && this.sessionId === resume) this.recording.goOn(recordedSince_ms);
+    await this.begun(withMicrophone && settings.role !== "viewer");
   }
 
   /** Goes on where a page that was loaded again has been; false: there is nothing to go on with. */
@@ -79,8 +81,7 @@ export class Conversation {
     }
     // Of one that is not there any more, what was said is: the visitor begins when he wants to.
     this.#last = last.session;
-    if (there) await this.start(last.microphone, last.session);
-    if (last.recordedSince_ms && this.sessionId === last.session) this.recording.goOn(last.recordedSince_ms);
+    if (there) await this.start(last.microphone, last.session, last.recordedSince_ms);
     return there;
   }
 

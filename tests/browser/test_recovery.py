@@ -135,6 +135,23 @@ async def test_a_microphone_that_is_allowed_after_the_end_is_given_back(
     assert await body(page, "microphone") == "off"
 
 
+async def test_a_reload_tells_of_the_recording_before_the_microphone_is_allowed(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
+    await page.wait_for_selector("body[data-microphone=on]")
+    await page.click("#record")
+    await page.wait_for_selector("body[data-recording=on]")
+    # As browsers do that ask for it on each visit.
+    await page.add_init_script(
+        "navigator.mediaDevices.getUserMedia = () => new Promise(() => null)"
+    )
+    await page.reload()
+    await page.wait_for_selector("body[data-microphone=opening]")
+    await page.wait_for_selector("body[data-recording=on]", timeout=5000)
+    await expect(page.locator("#elapsed")).to_be_visible()
+
+
 async def test_what_a_conversation_is_needed_for_ends_with_it(
     page: Page, stub: StubGateway
 ) -> None:
