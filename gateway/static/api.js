@@ -182,9 +182,13 @@ export class Api {
       this.#keepToken(id, await this.#anotherToken(id));
       return true;
     } catch (error) {
-      if (error.status === 0) throw error;
-      this.#forgetToken(id);
-      return false;
+      if (REFUSED.includes(error.status)) {
+        this.#forgetToken(id);
+        return false;
+      }
+      // It may be there yet, and be gone on with later: by a token that is renewed by then.
+      this.#tokens.get(id).timer = setTimeout(() => void this.#renewToken(id), RENEW_AGAIN_MS);
+      throw error;
     }
   }
 

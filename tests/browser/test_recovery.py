@@ -191,6 +191,20 @@ async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGate
     assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "It is noon."}]
 
 
+async def test_a_gateway_that_is_away_at_a_reload_ends_no_conversation(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.api_key = "open sesame"
+    await page.add_init_script("sessionStorage['visavis.api-key'] = 'open sesame'")
+    await start(page, stub)
+    await page.route("**/token", lambda route: route.fulfill(status=502))  # as a proxy says
+    await page.reload()
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("502")
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live]")
+    assert len(stub.seen.sessions) == 1
+
+
 async def test_a_tab_that_cannot_go_on_ends_no_conversation(page: Page, stub: StubGateway) -> None:
     await start(page, stub, "")
     stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
