@@ -140,3 +140,14 @@ async def test_what_is_to_be_said_is_sent_once_however_slow_the_network(
     await expect(page.locator("#fault:visible, .toast")).to_contain_text("not that")
     await expect(field).to_have_value("Refused.")
     assert sent == ["Hello.", "Refused."]
+
+
+async def test_a_viewers_name_is_shown_as_it_is(page: Page, stub: StubGateway) -> None:
+    """None of it is a sign of what else is to be filled in."""
+    who = {"platform": "app", "author": "app:1", "name": "A$$ap {text} $&", "id": "1"}
+    comment = {**who, "text": "Hi.", "age_s": 1, "score": 1}
+    room = {**ROOM, "waiting": [comment], "next": comment}
+    await page.route("**/v1/sessions/abc/room", lambda route: route.fulfill(json=room))
+    await page.goto(f"{stub.url}/static/room.html?session=abc")
+    await expect(page.locator("#waiting button").first).to_have_text(f"Do not answer {who['name']}")
+    await expect(page.locator("#next")).to_contain_text(who["name"])

@@ -4,17 +4,13 @@
  */
 import { Api } from "../api.js";
 import { learn, speak, text, translate } from "../i18n.js";
+import { filled } from "../live/words.js";
 import { Preferences } from "../preferences.js";
 import { askForKey } from "../settings.js";
 import { ROOM_TEXTS } from "./texts.js";
 
 const EVERY_MS = 1000;
 const byId = (id) => document.getElementById(id);
-
-/** A text with what stands in braces filled in. */
-function filled(key, values) {
-  return Object.entries(values).reduce((out, [name, value]) => out.replace(`{${name}}`, value), text(key));
-}
 
 /** An element with text; children are elements. */
 function made(tag, className, content, ...children) {
