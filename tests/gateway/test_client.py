@@ -193,6 +193,19 @@ async def test_a_place_in_line_that_goes_with_its_gateway_is_asked_for_anew(
     assert places == [("waiting", 5), ("waiting", 2), ("admitted", 0)]
 
 
+async def test_a_callback_that_would_wait_for_its_own_client_is_told_so() -> None:
+    waits = '202 Accepted\n{"id": "p", "state": "waiting", "position": 5, "token": "t", '
+    answer = waits + '"token_expires_in_s": 900}'
+
+    def waits_for_itself(url: str) -> None:
+        with Client(url) as client, client.session(on_place=lambda _: client.call("GET", "/")):
+            raise AssertionError("nobody is let in")
+
+    async with gateway_that_dies_after(answer, answer) as url, asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="use another thread"):
+            await asyncio.to_thread(waits_for_itself, url)
+
+
 class Way:
     """To a gateway, over which its clients' connections can be lost."""
 

@@ -41,8 +41,12 @@ class _Loop:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Its result; where the caller is interrupted, so is the work, and has cleaned up then.
 
-        Raises GatewayError `closed` where the loop is closed, or is meanwhile.
+        Raises GatewayError `closed` where the loop is closed, or is meanwhile; RuntimeError where
+        the loop's own thread is to wait for it.
         """
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a callback of this client cannot wait for it: use another thread")
         begun: list[asyncio.Task[T]] = []
         ended = threading.Event()
 
