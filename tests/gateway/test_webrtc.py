@@ -18,6 +18,7 @@ from aiortc import (
     RTCPeerConnection,
     RTCRtpSender,
     RTCSessionDescription,
+    VideoStreamTrack,
 )
 from aiortc.rtcrtpreceiver import StreamStatistics
 from aiortc.rtp import RtpPacket
@@ -76,6 +77,10 @@ class Browser:
         if codec is not None:
             known = RTCRtpSender.getCapabilities("video").codecs
             video.setCodecPreferences([c for c in known if c.mimeType == codec])
+        await self.offer(role)
+
+    async def offer(self, role: str) -> None:
+        """What has been added to the connection."""
         await self.pc.setLocalDescription(await self.pc.createOffer())
         local = self.pc.localDescription
         offer = {"sdp": local.sdp, "type": local.type, "role": role}
@@ -183,6 +188,24 @@ async def test_the_microphone_reaches_the_bus(
     pcm = np.concatenate([c.pcm for c in heard[5:]]).astype(np.float32)
     peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
     assert peak_hz == pytest.approx(440, abs=10)
+
+
+@pytest.mark.parametrize("drawn_by", ["client", "server"])
+async def test_a_camera_and_a_second_microphone_are_not_taken(
+    client: GatewayClient, browsers: list[Browser], session: GatewaySession, drawn_by: str
+) -> None:
+    await client.call("PATCH", f"/v1/sessions/{session.id}", json={"drawn_by": drawn_by})
+    pc = browsers[0].pc
+    taken = pc.addTransceiver(Tone(), direction="sendrecv")
+    if drawn_by == "server":
+        pc.addTransceiver("video", direction="recvonly")
+    others = [
+        pc.addTransceiver(track, direction="sendonly") for track in (VideoStreamTrack(), Tone())
+    ]
+    await browsers[0].offer("speaker")
+    assert taken.currentDirection == "sendrecv"
+    assert [other.currentDirection for other in others] == ["inactive", "inactive"]
+    await frames(browsers[0].tracks["audio"], 1)
 
 
 async def test_a_second_microphone_is_refused(

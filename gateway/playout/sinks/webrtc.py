@@ -23,6 +23,7 @@ from aiortc import (
     RTCPeerConnection,
     RTCRtpReceiver,
     RTCRtpSender,
+    RTCRtpTransceiver,
     RTCSessionDescription,
 )
 from aiortc.stats import RTCTransportStats
@@ -137,9 +138,12 @@ class Peer:
         self._pc.on("connectionstatechange", self._state_changed)
         self._pc.on("datachannel", self._channel_opened)
         try:
+            ours = self._pc.getTransceivers()
             await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
             if self.role == "publisher":
                 self._take_sound_alone()
+            else:
+                self._decline_others(ours)
             await self._pc.setLocalDescription(await self._pc.createAnswer())
         except Exception as error:  # aiortc raises whatever its parser met
             with contextlib.suppress(Exception):  # and again, as it closes what is half made
@@ -249,6 +253,14 @@ class Peer:
             transceiver.direction = "recvonly" if transceiver is first else "inactive"
         if first is not None:
             self._listen_to(first.receiver)
+
+    def _decline_others(self, ours: Sequence[RTCRtpTransceiver]) -> None:
+        """What is offered beside our tracks, as a camera: aiortc would decode and keep all of it,
+        and nobody would ever fetch it.
+        """
+        for transceiver in self._pc.getTransceivers():
+            if transceiver not in ours:
+                transceiver.direction = "inactive"
 
     def _listen_to(self, receiver: RTCRtpReceiver) -> None:
         # As they come, where aiortc holds 80 ms of them back.
