@@ -4,6 +4,7 @@ of the services.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -24,6 +25,7 @@ from gateway.talk.actions import (
 from gateway.talk.conversation import Conversation
 from gateway.tools.offers import Call
 from gateway.tools.rounds import MOST_CALLS, ToolLimits
+from tests.gateway.conftest import eventually
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_turns import collect
@@ -256,3 +258,29 @@ async def test_a_client_does_what_an_answer_calls(
     assert not second.begin.request.tools
     assert second.begin.request.tool_choice.mode == llm_pb2.ToolChoice.AUTO
     assert third.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE, "it was left as it is"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_result_goes_over_the_next_connection_where_one_is_lost(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.calls = [("c7", "get_weather", '{"city": "Rome"}')]
+    async with client.session(tools=TOOLS) as session:
+        turn = await session.ask("How is the weather?")
+        await next_call(session)
+        session._events.transport.abort()
+        await session._events.wait_closed()
+        await session.tool_result("c7", "sunny")
+        record = f"/v1/sessions/{session.id}/turns/{turn}"
+
+        async def finished() -> bool:
+            return bool((await client.call("GET", record)).json()["state"] == "finished")
+
+        await eventually(finished)
+        await client.call("DELETE", f"/v1/sessions/{session.id}")
+        with pytest.raises(GatewayError) as refused:
+            async with asyncio.timeout(15):
+                while True:  # until the end is known here, too
+                    await session.tool_result("c7", "sunny")
+                    await asyncio.sleep(0.05)
+        assert refused.value.code == "session_closed"

@@ -30,6 +30,7 @@ MIC_RATE_HZ = 16_000
 SOUND_RATE_HZ = 24_000
 _MIC_CHUNK_SAMPLES = 320
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 3.0
+_LOOK_S = 0.05
 _OVER = ("finished", "interrupted", "failed")
 _UNREAD_EVENTS = 500
 
@@ -94,9 +95,26 @@ class GatewaySession:
         await self._client.call("POST", f"{self._path}/interrupt")
 
     async def tool_result(self, call_id: str, output: str) -> None:
-        """What a call of an `answer.tool_call` event came to."""
-        command = {"type": "tool_result", "call_id": call_id, "output": output}
-        await self._events.send(json.dumps(command))
+        """What a call of an `answer.tool_call` event came to.
+
+        The answer waits for it: where the connection is lost it is sent over the next one. Raises
+        GatewayError where there is none.
+        """
+        command = json.dumps({"type": "tool_result", "call_id": call_id, "output": output})
+        while True:
+            events, following = self._events, self.follow()
+            try:
+                await events.send(command)
+                return
+            except websockets.ConnectionClosed as closed:
+                again = self._goes_on(closed)
+            # `_news` is for one reader, who may be there.
+            while again and self._events is events and not following.done():  # noqa: ASYNC110
+                await asyncio.sleep(_LOOK_S)
+            if self._events is events:
+                if following.done() and not following.cancelled():
+                    following.result()  # why, where the session has not ended
+                raise GatewayError("session_closed", "the session ended before it had the result")
 
     async def update(self, **options: Any) -> None:
         """Change `language`, `voice`, `avatar`, `speed` or `style` from the next turn on."""
