@@ -161,6 +161,14 @@ def test_the_commands_list_and_remove(make: Callable[..., Path], tmp_path: Path)
     assert "None was made yet" in shown.output
 
 
+def test_a_file_is_told_from_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("none")
+    for command in ("bundle list", "models list", "models verify"):
+        told = CliRunner().invoke(app, [*command.split(), "--model-dir", str(tmp_path / "models")])
+        assert told.exit_code == 1
+        assert "models is a file" in (told.output or str(told.exception)), command
+
+
 def test_tables_come_back_from_toml_as_they_were() -> None:
     table = {
         "text": 'a "quoted" \\ line\nand a next \x7f 声',

@@ -117,6 +117,11 @@ class Catalog:
 def _made_in(model_dir: Path) -> dict[str, Traversable]:
     """Manifests of made bundles by name; folders that hold anything else are passed over."""
     if not model_dir.is_dir():
+        if model_dir.exists():
+            raise ModelStoreError(
+                f"{model_dir} is a file, where the folder of the bundles (--model-dir, "
+                "VISAVIS_MODEL_DIR) should be"
+            )
         return {}
     manifests = {folder.name: folder / MANIFEST_FILE for folder in model_dir.iterdir()}
     return {name: path for name, path in manifests.items() if _says_made(path)}
