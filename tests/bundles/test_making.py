@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -159,6 +160,17 @@ def test_the_commands_list_and_remove(make: Callable[..., Path], tmp_path: Path)
     CliRunner().invoke(app, ["bundle", "remove", "my-vocoder", *models], catch_exceptions=False)
     shown = CliRunner().invoke(app, ["bundle", "list", *models], catch_exceptions=False)
     assert "None was made yet" in shown.output
+
+
+def test_a_copy_of_a_bundle_hides_no_other(make: Callable[..., Path], tmp_path: Path) -> None:
+    folder = make()
+    shutil.copytree(folder, folder.with_name("my-vocoder.bak"))
+    models = ["--model-dir", str(tmp_path / "models")]
+    for command, status in (("bundle list", 0), ("models list", 0), ("models verify", 1)):
+        told = CliRunner().invoke(app, [*command.split(), *models])
+        assert told.exit_code == status, command
+        assert "my-vocoder " in told.output
+        assert "my-vocoder.bak/bundle.toml says name = 'my-vocoder'" in told.output
 
 
 def test_a_file_is_told_from_an_empty_folder(tmp_path: Path) -> None:

@@ -155,11 +155,12 @@ def remove_bundle(name: str, model_dir: Path | None = None) -> Path:
     return folder / name
 
 
-def made_bundles(model_dir: Path | None = None) -> list[BundleManifest]:
-    """Manifests of every bundle that was made in this folder, by name."""
-    catalog = default_catalog(model_dir)
-    manifests = [catalog.manifest(name) for name in catalog.names]
-    return [manifest for manifest in manifests if manifest.made is not None]
+def made_bundles(model_dir: Path | None = None) -> tuple[list[BundleManifest], list[str]]:
+    """Manifests of every bundle that was made in this folder, by name, and what is wrong with those
+    that cannot be read.
+    """
+    manifests, problems = default_catalog(model_dir).readable()
+    return [manifest for manifest in manifests if manifest.made is not None], problems
 
 
 def _check(order: BundleOrder, folder: Path) -> None:

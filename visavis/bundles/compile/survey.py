@@ -64,11 +64,11 @@ def every_request(
     requests: list[PlanRequest] = []
     left_out: list[str] = []
     for name in default_catalog(model_dir).names:
-        manifest = load_manifest(name, model_dir)
-        left_out += [f"{name} {path}: {why}" for path, why in manifest.cpu_only.items()]
-        if not manifest.plans:
-            continue
         try:
+            manifest = load_manifest(name, model_dir)
+            left_out += [f"{name} {path}: {why}" for path, why in manifest.cpu_only.items()]
+            if not manifest.plans:
+                continue
             requests += requests_of(
                 name,
                 plans=plans,

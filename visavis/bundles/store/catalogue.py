@@ -89,23 +89,39 @@ class Catalog:
     def text(self, name: str) -> str:
         """The manifest of `name` as it is written; ModelStoreError if there is none."""
         if name not in self._entries:
-            for entry in self.names:
-                if name in self.manifest(entry).formerly:
+            for manifest in self.readable()[0]:
+                if name in manifest.formerly:
                     raise ModelStoreError(
-                        f"bundle {name} is called {entry} now: say `visavis models pull {entry}`, "
-                        "which takes over what is here of it"
+                        f"bundle {name} is called {manifest.name} now: say `visavis models pull "
+                        f"{manifest.name}`, which takes over what is here of it"
                     )
             raise ModelStoreError(_unknown("bundle", name, self.names))
         return self._entries[name].read_text(encoding="utf-8")
 
     def manifest(self, name: str) -> BundleManifest:
         """The manifest of `name`; ModelStoreError with near names if there is none."""
-        manifest = parse_manifest(self.text(name), f"{name}.toml")
+        text, entry = self.text(name), self._entries[name]
+        made = entry.name == MANIFEST_FILE
+        origin = f"{name}/{MANIFEST_FILE}" if made else entry.name
+        manifest = parse_manifest(text, origin)
         if manifest.name != name:
+            what = "folder" if made else "file name"
             raise ModelStoreError(
-                f"{name}.toml says name = {manifest.name!r}; file name and name must agree"
+                f"{origin} says name = {manifest.name!r}; {what} and name must agree"
             )
         return manifest
+
+    def readable(self) -> tuple[list[BundleManifest], list[str]]:
+        """Manifests of all bundles, and what is wrong with those that cannot be read: a copy that
+        somebody made of a bundle of his own, or damaged it, hides none of the others.
+        """
+        manifests, problems = [], []
+        for name in self.names:
+            try:
+                manifests.append(self.manifest(name))
+            except ModelStoreError as error:
+                problems.append(str(error))
+        return manifests, problems
 
     def profile(self, name: str) -> dict[str, list[Alternatives]]:
         """What a profile wants, by role (asr, llm, tts, face). Raises ModelStoreError."""

@@ -18,7 +18,7 @@ from visavis.bundles.store.shared import share_bundle, unshare_bundle
 from visavis.serving.authentication.access import Certificates
 from visavis.serving.errors import ModelStoreError
 from visavis.serving.settings import secret_in
-from visavis.tools.cli.models import ProgressBars
+from visavis.tools.cli.models import ProgressBars, tell_problem
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import Login, User
 
@@ -286,15 +286,17 @@ def list_made(model_dir: ModelDir = None) -> None:
     from visavis.bundles.making import made_bundles
 
     table = Table("bundle", "kind", "what it is", "licence", "MB", box=None)
-    bundles = made_bundles(model_dir)
+    bundles, problems = made_bundles(model_dir)
     for manifest in bundles:
         kind = manifest.made.maker if manifest.made is not None else ""
         size = f"{manifest.size_bytes / 1e6:,.0f}"
         table.add_row(manifest.name, kind, Text(manifest.summary), Text(manifest.licence), size)
     if bundles:
         Console().print(table)
-    else:
+    elif not problems:
         Console().print("None was made yet. `visavis bundle make --help` tells how.")
+    for problem in problems:
+        tell_problem(problem)
 
 
 @bundle_app.command()

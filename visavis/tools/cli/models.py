@@ -152,9 +152,14 @@ def _named(bundles: Sequence[str] | None, profile: str | None, folder: Path) -> 
     return list(dict.fromkeys([*(bundles or []), *of_profile]))
 
 
-def _fail(error: ModelStoreError) -> typer.Exit:
-    message = Text.assemble(("visavis: ", "red"), str(error))
+def tell_problem(problem: str) -> None:
+    """A line on stderr."""
+    message = Text.assemble(("visavis: ", "red"), problem)
     Console(stderr=True).print(message, highlight=False, soft_wrap=True)
+
+
+def _fail(error: ModelStoreError) -> typer.Exit:
+    tell_problem(str(error))
     return typer.Exit(1)
 
 
@@ -174,11 +179,11 @@ def _show_list(model_dir: Path | None) -> None:
     table.add_column("what it is", overflow="fold")
     table.add_column("MB", justify="right", no_wrap=True)
     table.add_column("here", no_wrap=True)
-    for name in catalog.names:
-        manifest = catalog.manifest(name)
-        state = inspect(manifest, folder / name).state
+    manifests, problems = catalog.readable()
+    for manifest in manifests:
+        state = inspect(manifest, folder / manifest.name).state
         table.add_row(
-            name,
+            manifest.name,
             Text.assemble(
                 (f"{' '.join((manifest.task, *manifest.languages))}: ", "bold"), manifest.summary
             ),
@@ -189,6 +194,8 @@ def _show_list(model_dir: Path | None) -> None:
     console.print(_profiles_table(catalog, folder))
     if kept := PlanCache().for_this_processor():
         console.print(_kept_table(kept))
+    for problem in problems:
+        tell_problem(problem)
 
 
 def _kept_table(kept: Sequence[Path]) -> Table:
@@ -280,21 +287,24 @@ def verify_bundles(
 ) -> None:
     """Read every file of the bundles that are here and compare its sha256.
 
-    Without a name, every bundle that was pulled. Exit status 1 if a bundle that was asked
+    Without a name, every bundle that was pulled or made. Exit status 1 if a bundle that was asked
     for is missing, or one is damaged or outdated.
     """
     console = Console()
     try:
         catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
         asked = bool(bundles or profile)
-        here = [name for name in catalog.names if catalog.manifest(name).shipped is None]
+        manifests, problems = ([], []) if asked else catalog.readable()
+        here = [manifest.name for manifest in manifests if manifest.shipped is None]
         names = _named(bundles, profile, folder) if asked else here
         with console.status("Reading …"):
             found = verify(names, model_dir=folder)
     except ModelStoreError as error:
         raise _fail(error) from error
+    for problem in problems:
+        tell_problem(problem)
     shown = [item for item in found if asked or item.state is not State.MISSING]
-    if not shown:
+    if not (shown or problems):
         console.print(f"No bundle in {folder}. `visavis models pull` brings the default ones.")
         return
     table = Table()
@@ -304,14 +314,15 @@ def verify_bundles(
     for item in shown:
         colour = _COLOURS.get(item.state, "red")
         table.add_row(item.name, Text(item.state.value, colour), "; ".join(item.problems))
-    console.print(table)
+    if shown:
+        console.print(table)
     wrong = [item.name for item in shown if item.state is not State.READY]
     if pulled := [name for name in wrong if catalog.manifest(name).is_pulled]:
         console.print(f"Mend it with `visavis models pull --repair {' '.join(pulled)}`.")
     for name in wrong:
         if (made := catalog.manifest(name).made) is not None:
             console.print(f"Make it again: `visavis bundle make {made.maker} --replace`.")
-    if wrong:
+    if wrong or problems:
         raise typer.Exit(1)
 
 
@@ -321,9 +332,11 @@ def licences(
 ) -> None:
     """Show the licence of every bundle's weights, and what its short name does not say."""
     try:
-        catalog = default_catalog(model_dir)
-        names = _named(bundles, profile, default_model_dir(model_dir)) or catalog.names
-        manifests = [catalog.manifest(name) for name in names]
+        catalog, problems = default_catalog(model_dir), list[str]()
+        if names := _named(bundles, profile, default_model_dir(model_dir)):
+            manifests = [catalog.manifest(name) for name in names]
+        else:
+            manifests, problems = catalog.readable()
     except ModelStoreError as error:
         raise _fail(error) from error
     table = Table(show_lines=True)
@@ -333,6 +346,8 @@ def licences(
     for manifest in manifests:
         table.add_row(manifest.name, Text(manifest.licence), Text(manifest.licence_note))
     Console().print(table)
+    for problem in problems:
+        tell_problem(problem)
 
 
 # ------------------------------------------------------------ for other commands

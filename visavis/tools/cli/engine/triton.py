@@ -151,8 +151,8 @@ def _chosen(
     """Raises UnknownNameError where a network that was named is not there."""
     left = set(networks)
     for name in bundles or default_catalog(model_dir).names:
-        manifest = load_manifest(name, model_dir)
         try:
+            manifest = load_manifest(name, model_dir)
             place = bundle_path(name, model_dir)
         except ModelStoreError:
             if bundles:
