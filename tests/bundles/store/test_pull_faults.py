@@ -251,6 +251,17 @@ def test_leavings_of_a_killed_pull_are_swept(store: Store) -> None:
     assert not (store.models / "ear" / "half").exists()
 
 
+def test_a_bundle_that_was_moved_to_another_disk_is_replaced(store: Store, tmp_path: Path) -> None:
+    host(store)
+    (pulled,) = store.pull("ear")
+    elsewhere = pulled.path.rename(tmp_path / "elsewhere")
+    pulled.path.symlink_to(elsewhere)
+    store.pull("ear", force=True)
+    store.pull("ear", force=True)
+    assert store.left() == {"ear"}
+    assert (elsewhere / "a").read_bytes() == NOISE
+
+
 def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
     host(store)
     store.models.write_text("a file where the folder should be")

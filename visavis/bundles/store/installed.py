@@ -215,7 +215,24 @@ def swap_in(staging: Path, target: Path) -> None:
         if old.exists():
             os.replace(old, target)
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    _discard(old)
+
+
+def take_away(target: Path) -> None:
+    """Delete a bundle; only under the lock, after `sweep`. Moved aside at once, so that whatever
+    cuts it off leaves no part of it under its name.
+    """
+    gone = target.with_name(f".staging-{target.name}")
+    os.replace(target, gone)
+    _discard(gone)
+
+
+def _discard(folder: Path) -> None:
+    """Whose place was a link to another disk: what that leads to is not ours to delete."""
+    if folder.is_symlink():
+        folder.unlink(missing_ok=True)
+    else:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:
@@ -225,7 +242,7 @@ def sweep(folder: Path) -> None:
         if not target.exists():
             os.replace(old, target)
     for left in (*folder.glob(".staging-*"), *folder.glob(".old-*")):
-        shutil.rmtree(left, ignore_errors=True)
+        _discard(left)
 
 
 class DiskFullError(ModelStoreError):
