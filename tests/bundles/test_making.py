@@ -151,6 +151,33 @@ def test_only_made_bundles_are_removed(make: Callable[..., Path], tmp_path: Path
     assert not folder.exists()
 
 
+def test_a_removal_that_was_cut_off_leaves_no_half(
+    make: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(folder: Path, **more: Any) -> None:
+        (folder / "bundle.toml").unlink()
+        raise KeyboardInterrupt
+
+    folder = make()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(shutil, "rmtree", cut_off)
+        remove_bundle("my-vocoder", tmp_path / "models")
+    assert not folder.exists()
+    make()
+    assert {path.name for path in folder.parent.iterdir()} == {".pull.lock", "my-vocoder"}
+
+
+def test_a_bundle_on_another_disk_is_removed_from_here(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    folder = make()
+    elsewhere = folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(elsewhere)
+    remove_bundle("my-vocoder", tmp_path / "models")
+    assert not folder.is_symlink()
+    assert (elsewhere / "bundle.toml").is_file()
+
+
 def test_the_commands_list_and_remove(make: Callable[..., Path], tmp_path: Path) -> None:
     make()
     models = ["--model-dir", str(tmp_path / "models")]

@@ -26,6 +26,7 @@ from visavis.bundles.store.installed import (
     new_staging,
     swap_in,
     sweep,
+    take_away,
 )
 from visavis.bundles.store.manifest import BundleManifest, Task, parse_manifest
 from visavis.bundles.store.recipe import Precision
@@ -145,13 +146,19 @@ def write_bundle(
 
 
 def remove_bundle(name: str, model_dir: Path | None = None) -> Path:
-    """Delete a made bundle. Raises ModelStoreError for one that is unknown or was not made."""
+    """Delete a made bundle. Raises ModelStoreError for one that is unknown or was not made, or
+    where the folder cannot be written.
+    """
     folder = default_model_dir(model_dir)
     manifest = default_catalog(model_dir).manifest(name)
     if manifest.made is None:
         raise ModelStoreError(f"bundle {name} was not made here; delete {folder / name} yourself")
-    with locked(folder, lambda line: None):
-        shutil.rmtree(folder / name)
+    try:
+        with locked(folder, lambda line: None):
+            sweep(folder)
+            take_away(folder / name)
+    except OSError as error:
+        raise as_store_error(error, folder) from error
     return folder / name
 
 
