@@ -28,6 +28,8 @@ class Fault:
     """Close the connection after so many bytes of the body."""
     damage: bool = False
     """Flip the last byte."""
+    led_to: str = ""
+    """With `status` of a redirection: where."""
 
 
 @dataclass
@@ -167,7 +169,8 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
                 hosted.gate.wait(10)
             fault = hosted.faults.pop(0) if hosted.faults else Fault()
             if fault.status:
-                self._answer(fault.status, b"", {"Retry-After": fault.retry_after or "0"})
+                told = {"Retry-After": fault.retry_after or "0", "Location": fault.led_to}
+                self._answer(fault.status, b"", {k: v for k, v in told.items() if v})
                 return
             self._serve(hosted, fault, wanted)
 

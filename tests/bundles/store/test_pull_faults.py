@@ -162,6 +162,14 @@ def test_a_member_larger_than_promised_is_stopped(store: Store) -> None:
     assert store.left() == set()
 
 
+@pytest.mark.parametrize("path", [f"/files/{NAME}", "/simple/ear/"])
+def test_addresses_that_lead_in_a_circle_are_told(store: Store, path: str) -> None:
+    host(store)
+    store.registry.hosted[path].faults = [Fault(status=302, led_to=path) for _ in range(100)]
+    with pytest.raises(ModelStoreError, match="maximum allowed redirects"):
+        store.pull("ear")
+
+
 def test_the_next_source_steps_in(store: Store) -> None:
     store.registry.add_pypi("wrong", "wrong-1.0-py3-none-any.whl", wheel({"a": b"else"}))
     store.registry.add_pypi("ear", NAME, ARCHIVE)

@@ -116,7 +116,7 @@ class Downloader:
                     self._transfer(archive, remote, target, offset)
                 self._check(remote, part)
                 break
-            except (httpx.TransportError, _Interrupted) as error:
+            except (httpx.RequestError, _Interrupted) as error:
                 done = part.stat().st_size if part.exists() else 0
                 # A line that drops again and again but moves forward is worth patience.
                 failures = 1 if done > best_bytes else failures + 1

@@ -170,7 +170,7 @@ class Web:
                     return answer
                 problem = f"answers {answer.status_code}"
                 retry_after = answer.headers.get("retry-after")
-            except httpx.TransportError as error:
+            except httpx.RequestError as error:
                 problem = f"cannot be reached ({error or type(error).__name__})"
             except httpx.InvalidURL as error:
                 raise ModelStoreError(f"an address is not a URL: {error}") from error
