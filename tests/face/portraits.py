@@ -66,6 +66,17 @@ def png_of_declared_size(width: int, height: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 
+def png_to_be_turned(bgr: NDArray[np.uint8], orientation: int) -> bytes:
+    """A PNG of `bgr` [H, W, 3 or 4] with EXIF data that say how to turn it (1 to 8)."""
+    _, encoded_png = cv2.imencode(".png", bgr)
+    content = encoded_png.tobytes()
+    exif = b"MM\0*" + struct.pack(">IH", 8, 1)
+    exif += struct.pack(">HHIHH", 0x0112, 3, 1, orientation, 0) + b"\0\0\0\0"
+    chunk = struct.pack(">I", len(exif)) + b"eXIf" + exif
+    chunk += struct.pack(">I", zlib.crc32(b"eXIf" + exif))
+    return content[:33] + chunk + content[33:]  # behind IHDR
+
+
 def jpeg_lying_on_its_side(rgb: NDArray[np.uint8]) -> bytes:
     """A JPEG whose pixels are turned a quarter left and whose EXIF says to turn them back."""
     content = encoded(np.ascontiguousarray(np.rot90(rgb)), ".jpg")

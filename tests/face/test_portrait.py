@@ -35,6 +35,7 @@ from tests.face.portraits import (
     jpeg_lying_on_its_side,
     jpeg_of_scans,
     png_of_declared_size,
+    png_to_be_turned,
     portrait,
     scaled,
 )
@@ -129,6 +130,23 @@ async def test_what_was_erased_of_a_picture_does_not_come_back(
     _, content = cv2.imencode(".png", pixels)
     read = await Decoder(10).decode(content.tobytes(), Reading.COLOUR)
     assert (read[:, :20] == 51).all() and (read[:, 20:] == 255).all()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("height", [20, 30])
+async def test_what_was_erased_is_where_the_picture_was_turned_to(
+    orientation: int, height: int
+) -> None:
+    pixels = np.random.default_rng(0).integers(0, 200, (height, 30, 4), np.uint8)
+    pixels[..., 3] = 255
+    pixels[:5, :9, 3] = 0
+    read = await Decoder(10).decode(png_to_be_turned(pixels, orientation), Reading.COLOUR)
+    shown = png_to_be_turned(pixels[..., :3], orientation)
+    turned = await Decoder(10).decode(shown, Reading.COLOUR)
+    erased = (read == 255).all(axis=2)
+    assert erased.sum() == 45 and (read[~erased] == turned[~erased]).all()
+    corner = pixels[:5, :9, :3].reshape(-1, 3)
+    assert {*map(tuple, turned[erased].tolist())} == {*map(tuple, corner.tolist())}
 
 
 def test_portrait_is_measured(studio: PortraitStudio) -> None:
