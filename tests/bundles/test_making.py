@@ -105,6 +105,18 @@ def test_a_changed_file_is_found(make: Callable[..., Path], tmp_path: Path) -> N
         bundle_path("my-vocoder", tmp_path / "models")
 
 
+def test_a_pull_does_not_say_that_a_damaged_one_is_here(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = make() / "double.onnx"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    models = ["--model-dir", str(tmp_path / "models")]
+    told = CliRunner().invoke(app, ["models", "pull", "--repair", "my-vocoder", *models])
+    assert told.exit_code == 1
+    assert "double.onnx has sha256" in told.output
+    assert "bundle make double --replace" in told.output
+
+
 @pytest.mark.parametrize(
     ("name", "licence", "said"),
     [

@@ -21,7 +21,13 @@ from pathlib import Path
 
 from visavis.bundles.store.catalogue import Catalog, default_catalog, default_model_dir
 from visavis.bundles.store.choice import settled_profile
-from visavis.bundles.store.installed import Standing, State, inspect, verify_files
+from visavis.bundles.store.installed import (
+    Standing,
+    State,
+    damaged_made,
+    inspect,
+    verify_files,
+)
 from visavis.bundles.store.manifest import BundleManifest
 from visavis.bundles.store.recipe import PlanRecipe
 from visavis.serving.errors import ModelStoreError
@@ -59,10 +65,7 @@ def bundle_path(
             "install visavis with that part"
         )
     if manifest.made is not None:
-        raise ModelStoreError(
-            f"bundle {name} is damaged ({'; '.join(standing.problems)}): "
-            f"make it again with `visavis bundle make {manifest.made.maker} --replace`"
-        )
+        raise damaged_made(manifest.made.maker, standing)
     what = {
         State.MISSING: "is not pulled",
         State.OUTDATED: "is pulled, but an older version of it",

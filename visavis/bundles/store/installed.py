@@ -105,6 +105,14 @@ def verify_files(manifest: BundleManifest, folder: Path) -> Standing:
     return _standing(manifest, folder, record, _content_problem)
 
 
+def damaged_made(maker: str, standing: Standing) -> ModelStoreError:
+    """What to say of a damaged bundle that was made on this machine: nothing else can bring it."""
+    return ModelStoreError(
+        f"bundle {standing.name} is damaged ({'; '.join(standing.problems)}): "
+        f"make it again with `visavis bundle make {maker} --replace`"
+    )
+
+
 def same_files(manifest: BundleManifest, folder: Path) -> bool:
     """Whether `folder` is another bundle of exactly the manifest's files, by its record."""
     record = _read_record(folder)

@@ -22,6 +22,7 @@ from visavis.bundles.store.installed import (
     Standing,
     State,
     as_store_error,
+    damaged_made,
     free_bytes,
     inspect,
     locked,
@@ -148,8 +149,8 @@ def pull(
 
     No network is touched when all are ready. `repair` reads every file and makes
     damaged bundles anew; `force` makes all anew, out of files that are here and right
-    where it can. Raises ModelStoreError with what to do; bundles that were
-    finished before the error stay, nothing else does but partial downloads.
+    where it can. Raises ModelStoreError with what to do, for a damaged one that was made here
+    too; bundles that were finished before the error stay, nothing else does but partial downloads.
     """
     catalog = catalog or default_catalog(model_dir)
     setup = setup or PullSetup()
@@ -157,6 +158,12 @@ def pull(
     folder = default_model_dir(model_dir)
     manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
     check = verify_files if repair else inspect
+    for manifest in manifests:
+        if manifest.made is None:
+            continue
+        standing = check(manifest, folder / manifest.name)
+        if standing.state is not State.READY:
+            raise damaged_made(manifest.made.maker, standing)
 
     def missing() -> list[BundleManifest]:
         pulled = [m for m in manifests if m.is_pulled]
