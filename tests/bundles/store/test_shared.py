@@ -102,6 +102,30 @@ async def objects(bus: Bus) -> set[str]:
     return {name for name, digest in index.items() if digest}
 
 
+async def test_what_is_damaged_on_the_bus_is_told_with_its_cure(
+    server: NatsServer, operator: Bus, tts: Bus, here: Path, there: Path
+) -> None:
+    await share_bundle(operator, "mine", here)
+    store = await operator.client.jetstream().object_store(BUNDLES)
+    manifest = load_manifest("mine", here)
+    assert manifest.made is not None
+    weights = next(file for file in manifest.made.files if file.path == "weights.bin")
+    nuid = (await store.get_info(f"mine/{weights.sha256}")).nuid
+    piece = await operator.client.jetstream().get_msg(
+        f"OBJ_{BUNDLES}", 1, f"$O.{BUNDLES}.C.{nuid}", next=True
+    )
+    assert piece.seq is not None
+    await operator.client.jetstream().delete_msg(f"OBJ_{BUNDLES}", piece.seq)
+    cure = r"`visavis bundle unshare mine --nats URL`, then `visavis bundle share mine --nats URL`"
+    with pytest.raises(ModelStoreError, match=cure):
+        await bring_shared(tts, ["mine"], there)
+    assert what_is_in(there) == {".pull.lock"}
+    await command(server, "unshare", "mine")
+    await command(server, "share", "mine", "--model-dir", str(here))
+    await bring_shared(tts, ["mine"], there)
+    assert bundle_path("mine", there) == there / "mine"
+
+
 async def test_what_one_machine_shares_another_one_has(
     server: NatsServer, tts: Bus, here: Path, there: Path
 ) -> None:

@@ -36,7 +36,7 @@ from visavis.bundles.store.installed import (
 from visavis.bundles.store.manifest import BundleManifest, MadeFile, parse_manifest
 from visavis.serving.errors import BusError, ModelStoreError, UnknownNameError
 from visavis.serving.lifetime.starting import busy_with
-from visavis.wire.bucket import Bucket, digest_of, told_digest
+from visavis.wire.bucket import Bucket, NotWholeError, digest_of, told_digest
 from visavis.wire.bus import Bus
 from visavis.wire.subjects import BUNDLES
 
@@ -156,6 +156,14 @@ def _hint(name: str) -> str:
     return f"If it was made on another machine, say there `visavis bundle share {name} --nats URL`"
 
 
+def _anew(name: str) -> str:
+    """`share` alone carries nothing whose digest is noted on the bus."""
+    return (
+        f"Where it was made, say `visavis bundle unshare {name} --nats URL`, then "
+        f"`visavis bundle share {name} --nats URL`"
+    )
+
+
 async def _shared_manifest(bus: Bus, name: str, problem: str) -> bytes:
     """Raises ModelStoreError that begins with the problem why it is asked for."""
     try:
@@ -193,7 +201,12 @@ async def _bring(bus: Bus, name: str, content: bytes, folder: Path) -> None:
             require_space(folder, manifest.size_bytes, free_bytes)
             staging = new_staging(folder, name)
             stack.callback(shutil.rmtree, staging, ignore_errors=True)
-            await _fetch(bus, manifest, staging)
+            try:
+                await _fetch(bus, manifest, staging)
+            except NotWholeError as error:
+                raise ModelStoreError(
+                    f"bundle {name} could not be fetched: {error}. {_anew(name)}"
+                ) from error
             (staging / MANIFEST_FILE).write_bytes(content)
             swap_in(staging, folder / name)
     except OSError as error:
@@ -238,6 +251,6 @@ async def _fetch(bus: Bus, manifest: BundleManifest, staging: Path) -> None:
     if standing.state is not State.READY:
         raise ModelStoreError(
             f"bundle {name} on the bus is not what its manifest says "
-            f"({'; '.join(standing.problems)}): share it again where it was made"
+            f"({'; '.join(standing.problems)}). {_anew(name)}"
         )
     log.info("%s: is here, and every file has its sha256", name)
