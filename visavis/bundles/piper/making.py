@@ -7,6 +7,7 @@ the host's, so that speech can be repeated, lips know every phoneme, and a GPU's
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
@@ -123,6 +124,12 @@ def _facts(
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InvalidInputError(f"{path} is no config of Piper: {error!r}") from error
+    if not isinstance(found.get("language", {}), dict):
+        raise InvalidInputError(f"{path}: language is not a table, as Piper writes it")
+    if not (facts.length_scale > 0 and math.isfinite(facts.length_scale)):
+        raise InvalidInputError(f"{path}: length_scale {facts.length_scale:g} is no speed")
+    if any(number < 0 for numbers in facts.symbol_ids.values() for number in numbers):
+        raise InvalidInputError(f"{path}: phoneme_id_map has numbers below 0")
     absent = [mark for mark in _MARKS if not facts.symbol_ids.get(mark)]
     if absent:
         raise InvalidInputError(f"{path}: phoneme_id_map lacks {' '.join(absent)}")
