@@ -270,6 +270,15 @@ def test_a_bundle_that_was_moved_to_another_disk_is_replaced(store: Store, tmp_p
     assert (elsewhere / "a").read_bytes() == NOISE
 
 
+def test_a_file_in_a_bundles_place_is_replaced(store: Store) -> None:
+    host(store)
+    store.models.mkdir()
+    (store.models / "ear").write_text("no folder")
+    store.pull("ear")
+    store.pull("ear", force=True)
+    assert store.left() == {"ear"}
+
+
 def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
     host(store)
     store.models.write_text("a file where the folder should be")

@@ -236,8 +236,10 @@ def take_away(target: Path) -> None:
 
 
 def _discard(folder: Path) -> None:
-    """Whose place was a link to another disk: what that leads to is not ours to delete."""
-    if folder.is_symlink():
+    """Of a link to another disk what it leads to is not ours to delete; a file may lie there, too,
+    where a bundle should.
+    """
+    if folder.is_symlink() or folder.is_file():
         folder.unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
