@@ -75,8 +75,7 @@ async def open_session(
     gateway: Gateway, caller: Caller, config: SessionConfig, known: Available, *, pictures: bool
 ) -> Session:
     """A session of the caller's, which nobody watches yet. Raises NoRoomError and others."""
-    transcription = config.audio.input.transcription
-    language = (transcription.wanted_language if transcription is not None else "") or "en"
+    language = config.wanted_language or "en"
     known.language(language)
     await gateway.catalog.check_avatar(config.avatar)
     options = Options(

@@ -100,8 +100,7 @@ class TextStream:
         """Reasoning models think aloud between two marks; that is not part of the answer."""
         if not (self._thinking or self._begun):
             self._held = _without_first_tokens(self._held)
-        if not self._thinking and not self._begun and self._held.lstrip().startswith(_THINK_OPEN):
-            self._thinking = True
+            self._thinking = self._held.lstrip().startswith(_THINK_OPEN)
         if self._thinking:
             _, closed, rest = self._held.partition(_THINK_CLOSE)
             if closed:

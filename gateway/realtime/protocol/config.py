@@ -88,11 +88,6 @@ class Transcription(_Part):
     languages: Annotated[tuple[Language, ...], Field(max_length=_MOST_LANGUAGES)] | None = None
     prompt: Annotated[str, Field(max_length=8000)] | None = None
 
-    @property
-    def wanted_language(self) -> str:
-        """Empty: none is named."""
-        return self.language or next(iter(self.languages or ()), "")
-
 
 class NoiseReduction(_Part):
     type: Literal["near_field", "far_field"]
@@ -232,6 +227,14 @@ class SessionConfig(_Part):
     def offered_tools(self) -> tuple[Tool, ...]:
         """Those that the model may call."""
         return () if self.tool_choice == "none" else self.tools
+
+    @property
+    def wanted_language(self) -> str:
+        """Empty: none is named."""
+        transcription = self.audio.input.transcription
+        if transcription is None:
+            return ""
+        return transcription.language or next(iter(transcription.languages or ()), "")
 
     @property
     def wanted_voice(self) -> str:

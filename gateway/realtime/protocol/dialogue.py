@@ -106,8 +106,7 @@ class Dialogue:
     @property
     def language(self) -> str:
         """That is spoken, BCP 47."""
-        transcription = self.config.audio.input.transcription
-        return (transcription.wanted_language if transcription else "") or self._language
+        return self.config.wanted_language or self._language
 
     def begin(self) -> list[Effect]:
         """The client is there."""
@@ -381,10 +380,9 @@ class Dialogue:
         return self._send([error_event(error)])
 
     def _check(self, config: SessionConfig, voice: str) -> None:
-        transcription = config.audio.input.transcription
         self._known.voice(voice)
-        if transcription is not None and transcription.wanted_language:
-            self._known.language(transcription.wanted_language)
+        if config.wanted_language:
+            self._known.language(config.wanted_language)
 
     def _told(self) -> dict[str, Any]:
         return {**self.config.told(), **self._about}

@@ -181,9 +181,7 @@ class Hearing:
     def _recognise(self, item: str, part: int, pcm: NDArray[np.int16]) -> Recognise:
         of = self._new_id("sound")
         self._unread[of] = _Sound(item, part, len(pcm) / RATE_HZ)
-        transcription = self._config.audio.input.transcription
-        language = transcription.wanted_language if transcription is not None else ""
-        return Recognise(of, pcm, language)
+        return Recognise(of, pcm, self._config.wanted_language)
 
     def _forget(self) -> None:
         self._kept, self._kept_samples = [], 0

@@ -7,7 +7,7 @@ import { Toasts } from "../toasts.js";
 import { WebRtcMedia } from "../webrtc.js";
 import { TargetList } from "./targets.js";
 import { LIVE_TEXTS } from "./texts.js";
-import { filled } from "./words.js";
+import { filled, sendLine } from "./words.js";
 
 const LOOK_MS = 1000;
 const HLS = "application/vnd.apple.mpegurl";
@@ -145,18 +145,11 @@ class LivePage {
     await this.refresh();
   }
 
-  /** The field is free at once: nothing is sent twice, and the next line may be written. */
   async say() {
     const field = byId("say-text");
-    const words = field.value;
-    if (!words.trim() || !this.session) return;
-    field.value = "";
-    try {
-      await this.api.json("POST", `v1/sessions/${this.session}/text`, { body: { text: words } });
-    } catch (error) {
-      field.value ||= words;
-      throw error;
-    }
+    if (!field.value.trim() || !this.session) return;
+    const path = `v1/sessions/${this.session}/text`;
+    await sendLine(field, (words) => this.api.json("POST", path, { body: { text: words } }));
   }
 
   // -- broadcasts ----------------------------------------------------------

@@ -4,7 +4,7 @@
  */
 import { Api } from "../api.js";
 import { learn, speak, text, translate } from "../i18n.js";
-import { filled } from "../live/words.js";
+import { filled, sendLine } from "../live/words.js";
 import { Preferences } from "../preferences.js";
 import { askForKey } from "../settings.js";
 import { ROOM_TEXTS } from "./texts.js";
@@ -120,17 +120,8 @@ class Desk {
     this.show(await this.api.json("POST", this.path("/commands"), { body }));
   }
 
-  /** The field is free at once: nothing is sent twice, and the next line may be written. */
   async say() {
-    const field = byId("say-text");
-    const words = field.value;
-    field.value = "";
-    try {
-      await this.command({ type: "say", text: words });
-    } catch (error) {
-      field.value ||= words;
-      throw error;
-    }
+    await sendLine(byId("say-text"), (words) => this.command({ type: "say", text: words }));
   }
 
   async open() {

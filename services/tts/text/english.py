@@ -114,9 +114,10 @@ def point_at_end(text: str) -> Point:
         return Point.SENTENCE
     if lowered == "st." and any(map(str.isdigit, before[-3:-1])):
         return Point.EITHER  # "12 Elm St.", no saint
-    if len(word) == 2 and word[0].isupper() and "".join(before[-1:]).lower() in _NAMED_BY_LETTER:
+    one_letter = len(word) == 2 and word[0].isupper()
+    if one_letter and "".join(before[-1:]).lower() in _NAMED_BY_LETTER:
         return Point.EITHER  # "Vitamin C. It is", no "John F. Kennedy"
-    if lowered in _TITLES or (len(word) == 2 and word[0].isupper()):
+    if lowered in _TITLES or one_letter:
         return Point.ABBREVIATION
     if text.strip(" \t*_#").rstrip(".").isdigit():
         return Point.ABBREVIATION  # "1. First": the number of a list
