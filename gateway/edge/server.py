@@ -26,6 +26,7 @@ from gateway.edge.patience import ConnectionGuard, Look, Patience, Waits
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 
 _DRAIN_S = 3
 # A client that vanished without a word holds its session's slots until that is noticed.
@@ -189,8 +190,7 @@ class _Lifespan(LifespanOn):
     async def give_up(self) -> None:
         """End the application in the midst of its start."""
         if self._main is not None:
-            self._main.cancel()
-            await asyncio.wait({self._main})
+            await end_tasks([self._main])
 
     async def send(self, message: LifespanSendMessage) -> None:
         error = sys.exc_info()[1]  # Starlette hands its trace over while it handles it

@@ -23,6 +23,7 @@ from visavis.bundles.store import bundle_path
 from visavis.serving.addresses import is_loopback
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import ModelStoreError, SettingsError, VisavisError
+from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import env_prefix, secret_in
 from visavis.serving.trust import own_certificate
@@ -390,9 +391,7 @@ async def _run(options: StackOptions, console: Console) -> None:
     finally:
         if stack.anything_started:
             console.print("Stopping …")
-        starting.cancel()
-        stopping.cancel()
-        await asyncio.gather(starting, stopping, return_exceptions=True)
+        await end_tasks([starting, stopping])
         await stack.stop()
 
 
