@@ -75,11 +75,13 @@ class Doorkeeper:
         return self._ephemeral.issue(owner, wish, self._now_s() + life_s)
 
     async def _read(self, credential: str) -> Caller | None:
+        # Keys first: an operator's may begin as our tokens do.
+        if (caller := self._keys.get(digest_of(credential))) is not None:
+            return caller
         if credential.startswith(PREFIX):
             return self._tokens.read(credential, self._now_s())
         if credential.startswith(EPHEMERAL):
             return self._ephemeral.read(credential, self._now_s())
-        caller = self._keys.get(digest_of(credential))
-        if caller is None and self._bearers is not None and credential.count(".") == 2:
-            caller = await self._bearers.read(credential)
-        return caller
+        if self._bearers is not None and credential.count(".") == 2:
+            return await self._bearers.read(credential)
+        return None

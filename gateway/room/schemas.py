@@ -23,16 +23,26 @@ from pydantic import (
 
 from gateway.api.choices import StyleName, TypedText
 from gateway.api.events import MAX_MESSAGE_CHARACTERS, explain
-from gateway.room.choosing.comments import LONGEST_PATIENCE_S, Author, Comment, Kind, Outcome
+from gateway.room.choosing.comments import (
+    LONGEST_CURRENCY,
+    LONGEST_NAME,
+    LONGEST_PATIENCE_S,
+    LONGEST_TEXT,
+    MOST_GIFTS,
+    MOST_PAID,
+    Author,
+    Comment,
+    Kind,
+    Outcome,
+)
 from gateway.room.choosing.host import Phase, Why
 from gateway.room.choosing.safety import LONGEST_WORD
 from visavis.serving.errors import InvalidInputError
 
 MOST_AT_ONCE = 100
 """Comments in one request or message."""
-_LONGEST_TEXT = 4000
 
-Short: TypeAlias = Annotated[str, Field(max_length=200)]
+Short: TypeAlias = Annotated[str, Field(max_length=LONGEST_NAME)]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)]
 Platform: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
 WITH_SECRETS = "with secrets"
@@ -81,15 +91,17 @@ class CommentIn(Strict):
     """What one viewer sends."""
 
     author: AuthorIn
-    text: str = Field(default="", max_length=_LONGEST_TEXT)
+    text: str = Field(default="", max_length=LONGEST_TEXT)
     id: Short = Field(default="", description="Of the platform: what comes twice counts once")
     platform: Platform = "app"
     kind: Kind = Kind.COMMENT
     at: StrictFloat | None = Field(default=None, description="Seconds since 1970; left out: now")
-    amount: StrictFloat = Field(default=0.0, ge=0, le=1e9, description="What it has cost")
-    currency: str = Field(default="", max_length=8, description="Of the amount, such as USD")
+    amount: StrictFloat = Field(default=0.0, ge=0, le=MOST_PAID, description="What it has cost")
+    currency: str = Field(
+        default="", max_length=LONGEST_CURRENCY, description="Of the amount, such as USD"
+    )
     gift: Short = ""
-    count: StrictInt = Field(default=1, ge=1, le=1_000_000)
+    count: StrictInt = Field(default=1, ge=1, le=MOST_GIFTS)
     target: Short = Field(
         default="",
         description="removed: the comment's id, or * for all of the platform; empty: all by author",

@@ -24,7 +24,8 @@ from visavis.client import GatewayClient, GatewayError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-OPERATOR, APP, OTHER_APP = "an operator's key", "the key of an app", "the key of another app"
+# Some as our own tokens begin.
+OPERATOR, APP, OTHER_APP = "an operator's key", "ek_the key of an app", "vs1.key of another app"
 BUSY_APP, HASTY_APP = "the key of an app with one session", "the key of an app that is slow"
 TOKEN_KEY = "what the gateways sign their tokens with"
 FILE = f"""

@@ -23,6 +23,11 @@ _UNKNOWN_WORTH_USD = 0.1
 LONGEST_PATIENCE_S = 300.0
 """No room answers a comment later than this: older ones need not be told apart."""
 
+LONGEST_TEXT, LONGEST_NAME, LONGEST_CURRENCY = 4000, 200, 8
+"""Characters; names are ids, gifts and the like, too."""
+MOST_PAID, MOST_GIFTS = 1e9, 1_000_000
+"""Of one comment: in its currency, and their number."""
+
 
 ALL = "*"
 """`Comment.target` of what takes back everything that a platform has brought."""

@@ -13,7 +13,14 @@ from enum import StrEnum
 from typing import Protocol, TypeVar
 
 from gateway.api.choices import sendable
-from gateway.room.choosing.comments import Comment
+from gateway.room.choosing.comments import (
+    LONGEST_CURRENCY,
+    LONGEST_NAME,
+    LONGEST_TEXT,
+    MOST_GIFTS,
+    MOST_PAID,
+    Comment,
+)
 from visavis.serving.errors import VisavisError
 
 M = TypeVar("M")
@@ -54,16 +61,23 @@ def told(
 
 
 def _whole(comment: Comment) -> Comment:
-    """As it can be sent."""
+    """As it can be sent, and taken by another gateway of ours. Raises ValueError."""
+    if not 0 <= comment.amount <= MOST_PAID:
+        raise ValueError("nobody pays this")
+
+    def name(text: str) -> str:
+        return sendable(text)[:LONGEST_NAME]
+
     author = comment.author
     return replace(
         comment,
-        id=sendable(comment.id),
-        author=replace(author, id=sendable(author.id), name=sendable(author.name)),
-        text=sendable(comment.text),
-        currency=sendable(comment.currency),
-        gift=sendable(comment.gift),
-        target=sendable(comment.target),
+        id=name(comment.id),
+        author=replace(author, id=name(author.id), name=name(author.name)),
+        text=sendable(comment.text)[:LONGEST_TEXT],
+        currency=sendable(comment.currency)[:LONGEST_CURRENCY],
+        gift=name(comment.gift),
+        count=min(comment.count, MOST_GIFTS),
+        target=name(comment.target),
     )
 
 

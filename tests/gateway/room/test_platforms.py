@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import time
 import zlib
 from contextlib import aclosing
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.room.choosing.comments import Author, Comment, Kind
+from gateway.room.moving import sent_of
 from gateway.room.platforms import bilibili, twitch, youtube
 from gateway.room.platforms.bilibili import Bilibili, Operation, packet, packets
 from gateway.room.platforms.connection import (
@@ -350,6 +352,17 @@ def test_nothing_that_a_platform_sends_is_a_fault_of_ours(
     for what in ("DM", "SEND_GIFT", "SUPER_CHAT", "GUARD", "SUPER_CHAT_DEL", "LIKE"):
         told(bilibili.comments_of, _command(what, **tags), 0.0, 0.0)
     told(youtube.comments_of, {"snippet": tags, "authorDetails": tags}, 0.0, 0.0)
+
+
+def test_what_is_beyond_all_bounds_can_still_be_handed_over() -> None:
+    def read(amount: float, now_s: float, _: float) -> list[Comment]:
+        long = 5000 * "x"
+        author = Author(long, long)
+        return [Comment(long, "test", author, long, now_s, amount=amount, gift=long, count=10**9)]
+
+    (comment,) = told(read, 5.0, 0.0, 0.0)
+    assert sent_of(comment, 0.0, 0.0).comment(0.0, 0.0) == comment
+    assert not [c for paid in (math.nan, math.inf, -1.0) for c in told(read, paid, 0.0, 0.0)]
 
 
 def _comment(key: str) -> Comment:
