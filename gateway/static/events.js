@@ -1,3 +1,6 @@
+// A proxy or a network that swallows what it is asked would keep a page waiting for minutes.
+const OPEN_LIMIT_MS = 6000;
+
 /**
  * The session's event socket. Every message of the gateway becomes a
  * CustomEvent of its type, with the message as detail; "lost" follows when
@@ -14,10 +17,15 @@ export class EventChannel extends EventTarget {
     return new Promise((resolve, reject) => {
       const socket = new WebSocket(url, protocols);
       this.#socket = socket;
-      const refuse = () => reject(new Error("the event connection could not be opened"));
+      const timer = setTimeout(() => socket.close(), OPEN_LIMIT_MS);
+      const refuse = () => {
+        clearTimeout(timer);
+        reject(new Error("the event connection could not be opened"));
+      };
       signal?.addEventListener("abort", () => socket.close(), { once: true });
       socket.addEventListener("close", refuse, { once: true });
       socket.addEventListener("open", () => {
+        clearTimeout(timer);
         socket.removeEventListener("close", refuse);
         socket.addEventListener("close", (event) => this.#closed(socket, event));
         resolve();

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 from playwright.async_api import Page, expect
 
@@ -318,3 +320,20 @@ async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGate
     assert stub.seen.deleted == ["session1"]
     assert stub.seen.sessions[1]["welcome"] is True, "it begins as the first one did"
     await expect(page.locator(".line")).to_have_count(0)
+
+
+async def test_an_opening_that_nobody_answers_is_given_up(page: Page, stub: StubGateway) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        await page.goto(stub.url)
+        told = await page.evaluate(
+            """async (url) => {
+                const { EventChannel } = await import("/static/events.js");
+                const later = window.setTimeout;
+                window.setTimeout = (what, ms) => later(what, ms / 100);
+                const opening = new EventChannel().open({ url, protocols: [] });
+                return opening.catch((error) => error.message);
+            }""",
+            f"ws://127.0.0.1:{port}/",
+        )
+    assert "could not be opened" in told
