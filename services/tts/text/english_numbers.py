@@ -27,6 +27,7 @@ _NAMES = {
 }
 _NAME = rf"(?:{'|'.join((*_NAMES.values(), 'Tues', 'Thurs?', 'Sept', *_NAMES))})"
 _UNITS = {
+    "m/s²": "meter per second squared", "m/s^2": "meter per second squared",
     "m/s": "meter per second", "km/s": "kilometer per second", "m²": "square meter",
     "m^2": "square meter", "km²": "square kilometer", "km^2": "square kilometer",
     "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
@@ -59,6 +60,8 @@ _COUNTED = (
     "downloads|copies|dollars|euros|pounds|yuan|parameters|tokens|words|rows|records|requests|"
     "messages|residents|inhabitants|jobs|homes|households|years|times|barrels|tons|tonnes|units"
 )
+# In front of a mark: "I would give it an 8/10."
+_RATED = "an?|it|[Rr]at(?:ed|ing)|[Ss]cor(?:ed|es)"
 # Numbers for help: "Call 911 or 112".
 _HELP = r"(?:911|999|112|111|110|119|988)\b(?![.,:/-]\d|%|\s(?:people|times|of)\b)"
 _CALL = r"(?:[Cc]all|[Dd]ial|[Rr]ing|[Pp]hone|[Tt]ext)(?:s|l?ed|l?ing)?"
@@ -194,7 +197,14 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"^\W*>(?==?\s?\d)", "greater than "),
     (r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
-    # Fractions and shares.
+    (r"(?<==)\s?[-−](?=[a-z]\b)", " minus "),
+    (r"\b([fgh])\(([a-z])\)", r"\1 of \2"),
+    # Sizes: 1920x1080, 4x4.
+    (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?![\w.]|\s?=))", r"\1 by "),
+    (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?![\w.]|\s?=))", r"\1 by "),
+    # Fractions and shares; marks, which are no dates.
+    (r"(?<![\w./])(?<!\bon )(5(?=/5\b)|10(?=/10\b))/(?=\d+(?![\w/]))", r"\1 out of "),
+    (rf"\b({_RATED}) (\d{{1,2}})/(?=(?:5|10)(?:[.,;:!?)]|$|\s(?:stars?|for)\b))", r"\1 \2 out of "),
     (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
     (r"(?<![\w./])(24)/(7)(?![\w/])|(?<![\w./-])(50)[/-](50)(?![\w/-])", r"\1\3 \2\4"),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
@@ -216,6 +226,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         _unit,
     ),
     (r"\bCO2\b", "C O 2"),
+    (r"\b2FA\b", "2 F.A."),
     # A last zero is said, too: 3.10 is another version than 3.1. And clocks with a point.
     (r"(?<![\d.,])(\d{1,2})\.(\d\d)(?=\s?[ap]\.?m\b)", r"\1:\2"),
     (

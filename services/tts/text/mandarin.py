@@ -114,6 +114,8 @@ def say_integer(digits: str, *, counted: bool = False) -> str:
         zero_pending = False
     if spoken.startswith("一十"):
         spoken = spoken[1:]
+    if spoken.startswith("二千"):
+        spoken = "两" + spoken[1:]
     return spoken or "零"
 
 
@@ -304,6 +306,9 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         re.compile(
             rf"(?:{_NUMBERED})[是为：:\s]{{0,3}}\d{{3,}}(?:[、或和/]\d{{3,}})*"
             rf"(?![\d.,]|\s*[{_MEASURES}])|(?:打|报警|急救|火警)1(?:1[09]|2[02])(?![\d{_MEASURES}])"
+            r"|(?<!\d)1(?:1[09]|2[02])(?=报警|急救|火警)"
+            r"|(?<![A-Za-z\d])(?:[CDGKSTZ]\d{1,4}(?=次)|[A-Z]{2}\d{3,4}(?=次?航班))"
+            r"|(?<=航班)[A-Z]{2}\d{3,4}(?!\d)"
             rf"|(?<!\d)\d{{3,5}}(?={_NUMBERS})"
         ),
         _numbers,
@@ -313,6 +318,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     # What is reckoned.
     (re.compile(r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)"), _written("减")),
     (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),
+    (re.compile(r"(?<=\d)\s?x\s?(?=\d)"), _written("乘")),
     (re.compile(r"\^\(?([-−]?)(\d+)\)?"), _power),
     # Signs and currencies stand before the number.
     (re.compile(r"US(?=\$)"), _written("")),
