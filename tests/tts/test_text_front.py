@@ -200,6 +200,19 @@ def test_a_character_that_no_dictionary_reads_is_left_out_and_the_rest_is_spoken
     assert phonemes.symbols("好㗎好") == ["sil", "h", "ao3", "#1", "h", "ao3", "sil"]
 
 
+@pytest.mark.parametrize(
+    ("written", "signs"),
+    [
+        (r"\( x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a} \).", "x = -b ±√b^2 − 4ac ÷ 2a ."),
+        (r"\[ \frac{1}{2} + \frac{3}{4} = \frac{5}{4} \]", "1/2 + 3/4 = 5 ÷ 4"),
+        (r"\(\pi r^{2}\), \(25^{\circ}\text{C}\), \(x_{1}\)", "pi r^2 , 25°C , x 1"),
+        (r"C:\new\text \n {x}", "C: new text n x"),
+    ],
+)
+def test_formulas_are_said_by_their_signs(written: str, signs: str) -> None:
+    assert clean(written) == signs
+
+
 def test_what_is_compared_is_no_tag() -> None:
     assert clean("if a<b then c>d") == "if a<b then c>d"
     assert clean('<p class="x">Hi<br/> <a href=y>you</a></p>') == "Hi you"
@@ -233,6 +246,7 @@ def test_what_is_compared_is_no_tag() -> None:
      ("9.8 m/s²", "9.8 meters per second squared"),
      ("a 4x4 grid, 1920x1080", "a 4 by 4 grid, 1920 by 1080"), ("x = -b", "x equals minus b"),
      ("f(x), 2FA", "f of x, 2 F.A."),
+     ("x = 3/2 − y", "x equals 3 over 2 minus y"), ("on 3/2 we", "on March second we"),
      ("1.6:1", "1.6 to 1"), ("every 4-6h", "every 4 to 6h"),
      ("₹500", "500 rupees"), ("ca. 1850", "circa 1850"), ("£425/yr", "£425 per year"),
      ("$1.99/lb", "$1.99 per pound"),

@@ -93,6 +93,12 @@ def _amount(match: re.Match[str]) -> str:
     return f"{least} to {symbol}{most}" if least else f"{symbol}{most}"
 
 
+def _reckoned(match: re.Match[str]) -> str:
+    """A fraction of one or more would be a date."""
+    above, below = match.group().split("/")
+    return match.group() if int(above) < int(below) else f"{above} over {below}"
+
+
 def _names(match: re.Match[str]) -> str:
     first, second = (_NAMES[name[:3]] for name in match.groups())
     return f"{first} to {second}"
@@ -195,13 +201,15 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # Signs.
     (r"^\W*<(?==?\s?\d)", "less than "),
     (r"^\W*>(?==?\s?\d)", "greater than "),
-    (r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
+    (r"(?<=[\w)])\s*−\s*(?=[\w(√])|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
     (r"(?<==)\s?[-−](?=[a-z]\b)", " minus "),
     (r"\b([fgh])\(([a-z])\)", r"\1 of \2"),
     # Sizes: 1920x1080, 4x4.
     (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?![\w.]|\s?=))", r"\1 by "),
     (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?![\w.]|\s?=))", r"\1 by "),
+    (r"(?:(?<=[=+×÷−])|(?<=[=+×÷−]\s))\d+/\d+(?![\w/])", _reckoned),
+    (r"(?<![\w./])\d+/\d+(?=\s?[=+×÷−])", _reckoned),
     # Fractions and shares; marks, which are no dates.
     (r"(?<![\w./])(?<!\bon )(5(?=/5\b)|10(?=/10\b))/(?=\d+(?![\w/]))", r"\1 out of "),
     (rf"\b({_RATED}) (\d{{1,2}})/(?=(?:5|10)(?:[.,;:!?)]|$|\s(?:stars?|for)\b))", r"\1 \2 out of "),

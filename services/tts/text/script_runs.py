@@ -36,6 +36,28 @@ _WITHOUT_UNDERSCORES = re.compile(r"(?<!\S)(?!\S*@|\S*://|www\.)\S+")
 _POWER = re.compile(r"[⁰¹²³⁴-⁹⁻]{2,}|[⁰¹⁴-⁹]")
 _POWER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
 _FORMULA = re.compile(r"\$(?=[A-Za-z\\(])([^$\n]{1,100})\$(?!\d)")
+# LaTeX, which language models write mathematics in.
+_LATEX = re.compile(r"\\[A-Za-z(\[]|[\^_]\{")
+_LATEX_SIGNS = {
+    "times": "×", "cdot": "×", "div": "÷", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥",
+    "neq": "≠", "ne": "≠", "approx": "≈", "infty": "∞", "rightarrow": "→", "to": "→",
+    "left": "", "right": "", "displaystyle": "", "quad": " ", "degree": "°",
+}  # fmt: skip
+_LATEX_SIGN = re.compile(rf"\\({'|'.join(_LATEX_SIGNS)})(?![A-Za-z])\s?")
+_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
+_LATEX_GROUPS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"\\(?:text|mathrm|mathbf|boxed)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√\1"),
+    (re.compile(r"\^(?:\\circ\b|\{\s*\\circ\s*\})"), "°"),
+    (re.compile(r"\^\{([^{}]*)\}"), r"^\1"),
+    (re.compile(r"_\{([^{}]*)\}"), r" \1"),
+)
+_LATEX_DEPTH = 4
+_LATEX_FORMULA = re.compile(r"(?s)\\\(.{0,300}?\\\)|\\\[.{0,300}?\\\]")
+_LATEX_MINUS = re.compile(r"(?<=[\w})])\s*-\s*(?=[\w(\\])")
+_LARGEST_PART = 10
+"""Of fractions that dictionaries read as such: 3/12 would be a day of March."""
+_LATEX_BOUNDS = re.compile(r"\\[()\[\]]|\$\$")
 _TWO_STARS = re.compile(r"(?<=\w)\*\*(?=\d)")
 _NO_POWER = re.compile(r"(?<![\w)])\^|\^(?![\w(-])")
 _ARROW = re.compile(r"(?<=\s)<?[-=]{1,2}>(?=\s)")
@@ -91,6 +113,8 @@ def clean(text: str) -> str:
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
+    if _LATEX.search(text):
+        text = _said_latex(text)
     text = _COLON.sub(":", _TIMES.sub(" × ", _FORMULA.sub(r"\1", text)))
     text = _GREEK_LETTER.sub(_greek, _MICRO.sub(r"\1µ", text))
     text = _OTHER_LETTERS.sub(_in_latin_letters, text)
@@ -103,6 +127,26 @@ def clean(text: str) -> str:
     text = "".join(char if _is_speech(char) else _gap(char) for char in text)
     text = _strip_head(_BLANKS.sub(" ", text).strip())
     return text if any(char.isalnum() for char in text) else ""
+
+
+def _said_latex(text: str) -> str:
+    """Formulas in signs that are said; of what is not known the backslash goes later."""
+    text = _LATEX_FORMULA.sub(lambda match: _LATEX_MINUS.sub(" − ", match.group()), text)
+    text = _LATEX_SIGN.sub(lambda match: _LATEX_SIGNS[match.group(1)], _LATEX_BOUNDS.sub(" ", text))
+    for _ in range(_LATEX_DEPTH):  # from the innermost outwards
+        before = text
+        for pattern, said in _LATEX_GROUPS:
+            text = pattern.sub(said, text)
+        text = _LATEX_FRACTION.sub(_fraction, text)
+        if text == before:
+            break
+    return text.replace("{", " ").replace("}", " ")
+
+
+def _fraction(match: re.Match[str]) -> str:
+    above, below = (part.strip() for part in match.groups())
+    known = (above + below).isdecimal() and int(above) < int(below) <= _LARGEST_PART
+    return f"{above}/{below}" if known else f" {above} ÷ {below} "
 
 
 def _greek(match: re.Match[str]) -> str:
