@@ -263,7 +263,7 @@ def test_what_is_compared_is_no_tag() -> None:
      ("It is £20 (two people), here.", "It is 20 pounds (two people), here."),
      ("Call 911 or 112, call 110 people", "Call 9 1 1 or 1 1 2, call one hundred ten people"),
      ("<10 ms", "less than 10 ms"), (">5 GB", "greater than 5 GB"), ("> A quote", "A quote"),
-     ("50-50, Ctrl+C, 2 yrs", "50 50, Control+C, 2 years"),
+     ("50-50, 24x7, Ctrl+C, 2 yrs", "50 50, 24 7, Control+C, 2 years"),
      ("worth $3.5T", "worth $3.5 trillion"),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
