@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,12 @@ def planned(profile: str, node: Node, sessions: int) -> dict[str, Any]:
     return override
 
 
+@cache
 def on_cards() -> dict[str, Any]:
     return planned("gpu-small", Node("one", 16, 64e9, 1.0, CARDS), 40)
 
 
+@cache
 def on_cores() -> dict[str, Any]:
     return planned("cpu", Node("cores", 16, 64e9, 1.0), 12)
 

@@ -13,6 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
+from services.tts.prosody import Prosody
 from services.tts.voices.english import EnglishVoice
 from services.tts.voices.mandarin import MandarinVoice
 from tests.asr.test_transcripts import sound
@@ -50,7 +51,7 @@ def test_moonshine_writes_the_same_with_a_cache_that_stays(
 ) -> None:
     folder = bundle("moonshine-tiny-en")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    speech = sound("jfk")[: 3 * 16_000]
+    speech = sound("jfk")[: 2 * 16_000]
     with (
         open_engine(folder / "encoder.onnx") as encoder,
         open_engine(folder / "decoder.onnx") as whole,
@@ -69,13 +70,15 @@ def test_moonshine_writes_the_same_with_a_cache_that_stays(
 
 
 def test_english_phrases_share_a_run(open_floats: Open) -> None:
-    texts = ("Yes.", "Hello, my friend.")
+    said = {"Yes.": 1.1, "Hello, my friend.": 0.7}
     with open_floats("hibari-en", "hibari-durations.onnx") as engine:
         voice = EnglishVoice(engine)
-        made, rows = together([voice.speak(text) for text in texts])
+        made, rows = together([voice.speak(text, Prosody(speed=s)) for text, s in said.items()])
         assert rows == [2]
-        for text, blocks in zip(texts, made, strict=True):
-            for block, apart in zip(blocks, alone(voice.speak(text)), strict=True):
+        for (text, speed), blocks in zip(said.items(), made, strict=True):
+            separate = alone(voice.speak(text, Prosody(speed=speed)))
+            for block, apart in zip(blocks, separate, strict=True):
+                assert block.spans == apart.spans and block.words == apart.words
                 np.testing.assert_allclose(block.voice, apart.voice, atol=1e-3)
 
 

@@ -13,16 +13,13 @@ import pytest
 from onnx import helper
 from tokenizers import Tokenizer
 
-from services.asr.hearing.moonshine import Moonshine
 from services.asr.hearing.whisper import Whisper
-from services.tts.prosody import Prosody
 from services.tts.text.english import EnglishLetters, letter_ids
 from services.tts.voices.english import EnglishVoice
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.bundles.compile.graph_runs import GraphEngine, Tensors, model_of
 from tests.bundles.compile.speech import sound
 from tests.parity import Parity
-from tests.rows import together
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.engine import Engine, Resident, TensorSpec, open_engine
 from visavis.engine.parts import arrange
@@ -98,43 +95,6 @@ def open_parts(float_graphs: FloatGraphs) -> Iterator[Parts]:
         yield parts
 
 
-def test_moonshines_two_steps_are_its_merged_decoder(
-    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
-) -> None:
-    folder = bundle("moonshine-tiny-en")
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    parted = Joined("decoder.onnx", open_parts(folder.name, *STEPS))
-    with (
-        open_engine(folder / "encoder.onnx") as encoder,
-        open_engine(folder / "decoder.onnx") as decoder,
-    ):
-        assert set(parted.inputs) == set(decoder.inputs)
-        assert set(parted.outputs) == set(decoder.outputs)
-        both = Compared(decoder, parted)
-        wanted = Moonshine(encoder, both, tokenizer).transcribe(sound("two_cities_01"))
-        assert both.runs > 5
-        assert both.error < 1e-4
-    assert "best of times" in wanted.text.lower()
-    change, on = "moonshine_first_step, moonshine_next_step", f"speech, {both.runs} steps"
-    parities.append(Parity("moonshine-tiny-en decoder", change, on, both.error, "same words"))
-
-
-def test_moonshine_base_without_its_rounding_says_the_same(
-    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
-) -> None:
-    folder = bundle("moonshine-base-en")
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    (encoder,) = open_parts(folder.name, "encoder").values()
-    decoder = Joined("decoder.onnx", open_parts(folder.name, *STEPS))
-    folded = Moonshine(encoder, decoder, tokenizer)
-    with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
-        quantised = Moonshine(one, two, tokenizer)
-        heard = sound("austen_0880")
-        assert folded.transcribe(heard) == quantised.transcribe(heard)
-    change = "fold_constant_weights, fold_dynamic_quantization, fold_static_quantization"
-    parities.append(Parity("moonshine-base-en", change, "speech", None, "same words"))
-
-
 def test_the_next_step_takes_no_sound_and_no_switch(open_parts: Parts) -> None:
     both = open_parts("moonshine-tiny-en", *STEPS)
     first, following = both["decoder-first"], both["decoder-next"]
@@ -152,13 +112,12 @@ def test_whispers_first_step_needs_no_empty_cache(
     made = open_parts(folder.name, *STEPS)
     joined = Joined("decoder.onnx", made)
     both = Compared(made["decoder-next"], joined)
-    heard = sound("zh/funasr_asr_example")
+    heard = sound("zh/funasr_asr_example")[: 3 * 16_000]
     with open_engine(folder / "encoder.onnx") as one, open_engine(folder / "decoder.onnx") as two:
         assert set(joined.inputs) == set(two.inputs)
         assert set(joined.outputs) == set(two.outputs)
         quantised = Whisper(one, two, tokenizer).transcribe(heard, "zh")
         assert Whisper(one, both, tokenizer).transcribe(heard, "zh") == quantised
-        assert Whisper(one, joined, tokenizer).transcribe(heard, "zh") == quantised
     assert both.error < 1e-4
     on = f"Mandarin, {both.runs} steps"
     parities.append(
@@ -190,26 +149,6 @@ def test_hibari_cut_at_its_length_regulator_is_hibari(
 
 def spoken_by(voice: EnglishVoice, text: str) -> np.ndarray:
     return np.concatenate([block.voice for block in alone(voice.speak(text))])
-
-
-def test_what_hibari_says_in_a_shared_run_sounds_as_alone(
-    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
-) -> None:
-    folder = bundle("hibari-en")
-    joined = Joined("hibari-durations.onnx", open_parts(folder.name, "text", "voice"))
-    voice = EnglishVoice(joined)
-    said = {"Yes.": 1.0, SENTENCE: 1.1, "I don't know, but I can ask.": 0.7}
-    works = [voice.speak(text, Prosody(speed=speed)) for text, speed in said.items()]
-    made, rows = together(works)
-    assert rows == [len(said)]
-    error = 0.0
-    for blocks, (text, speed) in zip(made, said.items(), strict=True):
-        (shared,), (apart,) = blocks, alone(voice.speak(text, Prosody(speed=speed)))
-        assert shared.spans == apart.spans and shared.words == apart.words
-        error = max(error, float(np.abs(shared.voice - apart.voice).max()))
-    assert error < 1e-3
-    on = f"{len(said)} phrases of other lengths"
-    parities.append(Parity("hibari-en", "rows in one run", on, error, "same durations"))
 
 
 def test_hibari_without_its_rounding_keeps_time_and_spectrum(

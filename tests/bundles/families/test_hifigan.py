@@ -75,8 +75,9 @@ def voice(folder: Path) -> NDArray[Any]:
         return engine.infer({"mel": seeded.hifigan_mel()})["voice"]
 
 
-@pytest.mark.parametrize("kind", ["v1", "v3"])
-@pytest.mark.parametrize("change", [lambda w: w, folded, parametrised])
+@pytest.mark.parametrize(
+    ("kind", "change"), [("v1", folded), ("v3", lambda w: w), ("v3", parametrised)]
+)
 def test_the_bundle_computes_what_the_published_generator_does(
     kind: str,
     change: Callable[..., Any],
@@ -90,9 +91,8 @@ def test_the_bundle_computes_what_the_published_generator_does(
     assert found.shape == (1, 12 * 256)
     assert 0.02 < expected.std() < 0.9  # neither silence nor all at the ends of tanh
     error = float(np.abs(found[0] - expected).max())
-    if "conv_pre.weight_v" in np.load(source):
-        told = "against the published generator"
-        parities.append(Parity(f"HiFi-GAN {kind.upper()}", told, "random weights", error))
+    told = "against the published generator"
+    parities.append(Parity(f"HiFi-GAN {kind.upper()}", told, "random weights", error))
     assert error < 1e-4
     assert np.array_equal(voice(make(source.with_suffix(".safetensors"))), found)
 
@@ -106,10 +106,9 @@ def test_the_manifest_says_what_it_takes(make: Callable[..., Path], tmp_path: Pa
     assert (facts["hop_samples"], facts["n_mels"], facts["fmax"]) == (256, 80, 8000)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_it_compiles(precision: Any, make: Callable[..., Path], tmp_path: Path) -> None:
+def test_it_compiles(make: Callable[..., Path], tmp_path: Path) -> None:
     make(write_source(tmp_path / "in", "v3"))
-    assert list(compile_plans("my-vocoder", tmp_path / "models", precision)) == ["vocoder"]
+    assert list(compile_plans("my-vocoder", tmp_path / "models", "fp16")) == ["vocoder"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 import soxr
 from numpy.typing import NDArray
@@ -23,9 +22,6 @@ from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.opening import own_voices
-from tests.bundles.compile.graph_runs import GraphEngine
-from tests.parity import Parity
-from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.bundles.hifigan import make_hifigan
 from visavis.bundles.making import BundleOrder
 from visavis.bundles.piper.making import make_piper
@@ -90,50 +86,6 @@ def halves(models: Path) -> Iterator[tuple[Engine, Engine]]:
     folder = models / "joe"
     with open_engine(folder / "text.onnx") as text, open_engine(folder / "voice.onnx") as sound:
         yield text, sound
-
-
-@pytest.mark.timeout(180)
-def test_pipers_voice_cut_in_two_is_itself(
-    published_voice: Path, halves: tuple[Engine, Engine], parities: list[Parity]
-) -> None:
-    ids = np.random.default_rng(5).integers(3, 120, (1, 30))
-    scales = np.array([0.0, 1.1, 0.0], np.float32)  # without noise it can be repeated
-    inputs = {"input": ids, "input_lengths": np.array([30]), "scales": scales}
-    with open_engine(published_voice) as engine:
-        whole = engine.infer(inputs)["output"].ravel()
-    text, sound = halves
-    noise, mask = np.zeros((1, 2, 30), np.float32), np.ones((1, 1, 30), np.float32)
-    first = text.infer({"ids": ids, "duration_noise": noise, "mask": mask})
-    frames = np.ceil(first["durations"][0, 0] * scales[1]).astype(int)
-    latents = np.repeat(first["means"][0], frames, axis=0).T[None]
-    mask = np.ones((1, 1, latents.shape[2]), np.float32)
-    joined = sound.infer({"latents": latents, "mask": mask})["voice"][0]
-    assert len(whole) == len(joined)
-    error = float(np.abs(whole - joined).max())
-    parities.append(Parity("Piper's joe", "vits_text, vits_voice", "30 symbols", error))
-    assert error < 1e-5
-
-
-@pytest.mark.timeout(180)
-def test_pipers_splines_give_the_same_durations(
-    published_voice: Path,
-    models: Path,
-    halves: tuple[Engine, Engine],
-    parities: list[Parity],
-) -> None:
-    picking = GraphEngine(apply_passes(onnx.load(published_voice), ["vits_text"]))
-    rng = np.random.default_rng(6)
-    noise = rng.standard_normal((1, 2, 60), np.float32)
-    noise[0, :, 40:] *= 8  # beyond the splines' range
-    mask = np.ones((1, 1, 60), np.float32)
-    inputs = {"ids": rng.integers(3, 120, (1, 60)), "duration_noise": noise, "mask": mask}
-    expected = picking.infer(inputs)["durations"]
-    found = halves[0].infer(inputs)["durations"]
-    error = float(np.abs(np.log(found) - np.log(expected)).max())
-    parities.append(Parity("Piper's joe", "vits_splines", "log durations", error))
-    assert error < 1e-4
-    model = onnx.load(models / "joe" / "text.onnx")
-    assert not {"NonZero", "ScatterND"} & {node.op_type for node in model.graph.node}
 
 
 @pytest.mark.timeout(180)

@@ -24,13 +24,6 @@ def test_q5_0_is_read_to_the_last_bit() -> None:
     np.testing.assert_array_equal(block_types.dequantize_q5_0(blocks), by_gguf(Types.Q5_0, blocks))
 
 
-def test_q8_0_holds_every_weight_of_q5_0_exactly() -> None:
-    blocks = blocks_of(Types.Q5_0, 64, 256).reshape(-1, block_types.Q5_0_BYTES)
-    np.testing.assert_array_equal(
-        by_gguf(Types.Q8_0, block_types.q5_0_as_q8_0(blocks)), by_gguf(Types.Q5_0, blocks)
-    )
-
-
 def test_q4_1_is_read_to_the_last_bit() -> None:
     blocks = blocks_of(Types.Q4_1, 64, 256).reshape(-1, block_types.Q4_1_BYTES)
     np.testing.assert_array_equal(block_types.dequantize_q4_1(blocks), by_gguf(Types.Q4_1, blocks))

