@@ -1,4 +1,4 @@
-"""Every plan of the product compiles as it is served, for all of its profiles.
+"""The product's plans compile as they are served, each for all of its profiles.
 
 NVIDIA's own compiler makes the plans; nothing loads them. What a GPU computes with them is
 for `make gpu-test`.
@@ -33,10 +33,19 @@ PLANS = [(name, recipe) for name in CATALOG.names for recipe in recipes_of(name)
 # The same networks as moonshine-tiny-en's, wider: a minute and a half of compiling that finds
 # nothing else. `visavis engine check` compiles them.
 WIDER = "moonshine-base-en"
-COMPILED = [(name, recipe) for name, recipe in PLANS if name != WIDER]
+READ = [(name, recipe) for name, recipe in PLANS if name != WIDER]
+# Read in all that they are served in, and no more. A small Whisper out of the same code and with
+# the same recipes is compiled in `tests/bundles/families/test_whisper.py`; and a next step is the
+# first one but for the keys and values that it is given.
+NOT_COMPILED = {
+    ("whisper-base", "encoder"),
+    ("whisper-base", "decoder-first"),
+    ("whisper-base", "decoder-next"),
+    ("moonshine-tiny-en", "decoder-next"),
+}
 
 # Of the sets that ranges are found by. How exact a plan is in 8 bits is for the quality gates.
-_CALIBRATED_ON = 2
+_CALIBRATED_ON = 1
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Planned:
         return in_precision(self.graph, folder, recipe, precision)
 
 
-@pytest.fixture(scope="module", params=COMPILED, ids=lambda plan: f"{plan[0]}-{plan[1].name}")
+@pytest.fixture(scope="module", params=READ, ids=lambda plan: f"{plan[0]}-{plan[1].name}")
 def planned(request: pytest.FixtureRequest, float_graphs: FloatGraphs) -> Planned:
     name, recipe = request.param
     graph = float_graphs.load(name, recipe.name)
@@ -102,7 +111,11 @@ def test_it_compiles_as_it_is_served(
         request = planned.request(precision)
         if precision not in planned.recipe.precisions or builder.refusal(request, b""):
             continue
-        plan = builder.compile(builder.graph(request), request)
+        graph = builder.graph(request)
+        if (request.bundle, request.recipe.name) in NOT_COMPILED:
+            assert kind in {layer.dtype for layer in builder.layers(graph)}
+            continue
+        plan = builder.compile(graph, request)
         assert kind in {layer.dtype for layer in plan.layers}
         profiles = ", ".join(profile.name for profile in planned.recipe.profiles)
         size, layers = len(plan.content), len(plan.layers)

@@ -61,9 +61,9 @@ def test_it_computes_what_the_published_code_does(models: Path, parities: list[P
             assert error < 2e-4, name
 
 
-def test_its_plans_compile(models: Path) -> None:
-    plans = compile_plans("random-character", models, "fp16")
-    assert set(plans) == {"decomposer", "poser"} and min(plans.values()) > 5e6
+def test_its_plan_compiles(models: Path) -> None:
+    """The larger one: the other has no operator that is not in this."""
+    assert compile_plans("random-character", models, "fp16", ("poser",))["poser"] > 5e6
 
 
 def test_the_manifest_tells_what_the_face_asks(models: Path) -> None:

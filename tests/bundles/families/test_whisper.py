@@ -24,8 +24,10 @@ from tests.parity import Parity
 from visavis.bundles.compile.float_graphs import float_graph
 from visavis.bundles.formats.safetensors import write_safetensors
 from visavis.bundles.making import BundleOrder
-from visavis.bundles.store import load_manifest, profile
-from visavis.bundles.whisper.making import make_whisper
+from visavis.bundles.store import load_manifest, profile, recipes_of
+from visavis.bundles.store.recipe import PlanRecipe
+from visavis.bundles.whisper.graph import WhisperShape
+from visavis.bundles.whisper.making import facts_of, make_whisper
 from visavis.engine import Engine, open_engine
 from visavis.serving.errors import InvalidInputError, ModelStoreError, SettingsError
 
@@ -231,12 +233,18 @@ def test_what_is_no_whisper_is_told(tmp_path: Path) -> None:
 def test_its_plans_compile(
     make: Callable[..., tuple[Engine, Engine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make(transformers_folder(tmp_path / "hf", "turbo"))
+    """Which stands for the pulled one, too: see below."""
+    make(transformers_folder(tmp_path / "hf", "multilingual"))
     models = tmp_path / "models"
-    assert set(compile_plans("ear", models, "fp32", ("encoder",))) == {"encoder"}
+    assert len(compile_plans("ear", models, "fp16", ("encoder", "decoder-first"))) == 2
     monkeypatch.setattr("visavis.bundles.whisper.graph._LARGEST_FLOAT_BYTES", 1000)
     monkeypatch.setattr("visavis.bundles.whisper.graph._LARGE_MATRIX", 500)
-    assert len(compile_plans("ear", models, "fp16", ("decoder-first", "decoder-next"))) == 2
+    assert len(compile_plans("ear", models, "fp16", ("decoder-next",))) == 1
+
+
+def test_the_pulled_one_has_the_plans_that_one_of_its_size_is_made_with() -> None:
+    made = facts_of(WhisperShape(80, 512, 8, 6, 6, 51_865, 448)).plans
+    assert [PlanRecipe.model_validate(table) for table in made] == list(recipes_of("whisper-base"))
 
 
 def test_the_setting_names_recognisers_of_ones_own(
