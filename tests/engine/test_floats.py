@@ -15,7 +15,6 @@ from tokenizers import Tokenizer
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.prosody import Prosody
 from services.tts.voices.english import EnglishVoice
-from services.tts.voices.mandarin import MandarinVoice
 from tests.asr.test_transcripts import sound
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.rows import together
@@ -80,25 +79,6 @@ def test_english_phrases_share_a_run(open_floats: Open) -> None:
             for block, apart in zip(blocks, separate, strict=True):
                 assert block.spans == apart.spans and block.words == apart.words
                 np.testing.assert_allclose(block.voice, apart.voice, atol=1e-3)
-
-
-def test_parts_of_the_mandarin_mel_go_on_where_they_are(bundle: Bundle, open_floats: Open) -> None:
-    folder = bundle("fastspeech2-mbmelgan-zh")
-    names = ("encoder", "decoder", "vocoder")
-
-    def spoken(engines: list[Engine]) -> np.ndarray:
-        for each in engines:
-            each.load()
-        voice = MandarinVoice(*engines, folder / "mapper.json")
-        made = [block.voice for block in alone(voice.speak("你好世界。"))]
-        for each in engines:
-            each.close()
-        return np.concatenate(made)
-
-    ours = spoken([open_floats(folder.name, f"{name}.onnx") for name in names])
-    np.testing.assert_allclose(
-        ours, spoken([open_engine(folder / f"{name}.onnx") for name in names]), atol=1e-4
-    )
 
 
 def test_a_part_with_gaps_is_refused(open_floats: Open) -> None:

@@ -46,14 +46,6 @@ def asked(expressions: list[str]) -> set[str]:
     return {name for expression in expressions for name in series_in(expression)}
 
 
-def test_series_are_found_in_an_expression() -> None:
-    found = series_in(
-        'histogram_quantile(0.9, sum by (le, kind) (rate(a_bucket{kind="x"}[$__rate_interval])))'
-        " / on (kind) group_left (x) b:c:d offset 1h > 1e3 or vector(0) unless e_total"
-    )
-    assert found == {"a_bucket", "b:c:d", "e_total"}
-
-
 def test_the_page_of_metrics_is_fresh() -> None:
     kept = catalogue.PAGE.read_text("utf-8")
     assert kept == catalogue.page(), "run `python -m deploy.monitoring.catalogue`"

@@ -25,11 +25,6 @@ from visavis.wire.media import PcmChunk, Place
 OPTIONS = LectureOptions(language="en", voice="", avatar="", speed=1.0, seed=1)
 
 
-def test_paragraphs_become_parts() -> None:
-    assert split_script("One.\nStill one.\n\n  \n\nTwo.\n") == ["One. Still one.", "Two."]
-    assert split_script(" \n\n\t\n") == []
-
-
 def test_long_paragraph_is_cut_between_sentences_and_nothing_is_lost() -> None:
     sentences = [f"This is sentence number {i} of the long paragraph." for i in range(40)]
     parts = split_script(" ".join(sentences))

@@ -21,7 +21,6 @@ from visavis.bundles.compile.survey import check_plans
 from visavis.bundles.compile.targets import PORTABLE, flavour_of
 from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
-from visavis.engine.tensorrt.bindings.messages import collecting
 from visavis.serving.errors import PlanCancelledError, PlanError, PlanRefusedError
 
 
@@ -240,22 +239,3 @@ def test_a_survey_names_the_profile_that_fails_and_goes_on(
     assert "wrong: x" in checks[1].problem
     assert all(c.size_bytes > 0 and c.build_s > 0 and c.layers > 0 for c in checks[3:])
     assert list(cache.entries()) == []
-
-
-def test_a_survey_tells_a_graph_that_cannot_be_made(
-    trt: Any, cache: PlanCache, request_: PlanRequest
-) -> None:
-    def fails(*_: Any) -> onnx.ModelProto:
-        raise PlanError("the pass does not fit")
-
-    builder = PlanBuilder(trt, PORTABLE, cache, make_graph=fails)
-    (check,) = check_plans(builder, [request_])
-    assert check.problem == "the pass does not fit"
-
-
-def test_the_log_of_a_build_does_not_reach_another_block(
-    trt: Any, builder: PlanBuilder, request_: PlanRequest
-) -> None:
-    with collecting(trt) as mine:
-        builder.build(request_)
-    assert mine.texts == []

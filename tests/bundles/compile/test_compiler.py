@@ -56,6 +56,7 @@ def test_values_of_a_shape_input_have_ranges_of_their_own(trt: Any) -> None:
         trt, small_graphs.shape_input(), [profile((1, 8), (4, 8), (16, 8), tensor="size")]
     )
     assert [t.holds_shape for t in grown.inputs] == [False, True]
+    assert any("Int64" in warning for warning in grown.warnings), "what it warns of is kept"
 
 
 def test_a_target_and_a_workspace_are_taken(trt: Any) -> None:
@@ -172,13 +173,6 @@ def test_a_failure_says_nothing_of_an_earlier_one(trt: Any) -> None:
     with pytest.raises(PlanError) as second:
         compile_plan(trt, small_graphs.unknown_operator(), [USUAL])
     assert "NonZero" not in str(second.value)
-
-
-def test_a_warning_of_the_compiler_is_kept(trt: Any) -> None:
-    grown = compile_plan(
-        trt, small_graphs.shape_input(), [profile((1, 8), (4, 8), (16, 8), tensor="size")]
-    )
-    assert any("Int64" in warning for warning in grown.warnings)
 
 
 def test_the_process_has_one_logger(trt: Any) -> None:

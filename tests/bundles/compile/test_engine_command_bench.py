@@ -152,10 +152,6 @@ def test_the_picture_has_a_line_per_engine_and_leaves_out_what_was_not_measured(
     assert all(0 < x < width and 0 < y < height for x, y in points)
 
 
-def test_a_picture_of_nothing_is_still_one() -> None:
-    assert ElementTree.fromstring(draw_plan_bench("none", [])).findall(f"{SVG}polyline") == []
-
-
 class OnGpu(OnnxRuntimeEngine):
     """Stands where the engine of a GPU would be: what it measures is no GPU."""
 

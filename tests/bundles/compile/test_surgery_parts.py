@@ -14,8 +14,6 @@ from onnx import helper
 from tokenizers import Tokenizer
 
 from services.asr.hearing.whisper import Whisper
-from services.tts.text.english import EnglishLetters, letter_ids
-from services.tts.voices.english import EnglishVoice
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.bundles.compile.graph_runs import GraphEngine, Tensors, model_of
 from tests.bundles.compile.speech import sound
@@ -23,11 +21,8 @@ from tests.parity import Parity
 from visavis.bundles.compile.surgery.passes import apply_passes
 from visavis.engine import Engine, Resident, TensorSpec, open_engine
 from visavis.engine.parts import arrange
-from visavis.engine.rows import alone
 from visavis.serving.errors import EngineLoadError, PlanError
-from visavis.tools.precision.mel_cepstrum import distortion_db
 
-SENTENCE = "It was the best of times, it was the worst of times."
 STEPS = ("decoder-first", "decoder-next")
 Parts = Callable[..., dict[str, Engine]]
 SPECTRA = ("lh", "theta", "ln", "lr", "phi", "f0")
@@ -144,46 +139,6 @@ def test_hibari_cut_at_its_length_regulator_is_hibari(
     assert error < 1e-3
     parities.append(
         Parity("hibari-en", "hibari_text, hibari_voice", "40 phonemes", error, "same durations")
-    )
-
-
-def spoken_by(voice: EnglishVoice, text: str) -> np.ndarray:
-    return np.concatenate([block.voice for block in alone(voice.speak(text))])
-
-
-def test_hibari_without_its_rounding_keeps_time_and_spectrum(
-    bundle: Callable[[str], Path], open_parts: Parts, parities: list[Parity]
-) -> None:
-    folder = bundle("hibari-en")
-    made = open_parts(folder.name, "text", "voice")
-    (letters,) = EnglishLetters().parts(SENTENCE, 380)
-    with open_engine(folder / "hibari-durations.onnx") as quantised:
-        ids = np.array([[0, *(letter_ids()[letter] for letter in letters), 0]])
-        inputs: Tensors = {"ids": ids, "speed": np.ones(1, np.float32)}
-        was = quantised.infer(inputs)
-        voices = [spoken_by(EnglishVoice(quantised), SENTENCE)]
-    text = made["text"].infer(inputs)
-    moved = np.abs(text.pop("durations")[0] - was["durations"])
-    assert moved.max() <= 1
-    assert moved.sum() <= 0.1 * len(moved)
-    # The same time for both, so that their spectra can be compared frame by frame.
-    units = {name: np.repeat(states, was["durations"], axis=2) for name, states in text.items()}
-    mask = np.ones((1, 1, was["durations"].sum()), np.float32)
-    now = made["voice"].infer({**units, "mask": mask})
-    for name in ("lh", "ln", "lr"):  # logarithms of magnitudes
-        assert np.abs(was[name] - now[name]).mean() < 0.1
-    assert np.abs(was["f0"] - now["f0"]).max() < 6.0  # Hz
-    voices.append(spoken_by(EnglishVoice(Joined("hibari-durations.onnx", made)), SENTENCE))
-    apart_db = distortion_db(*voices, sample_rate_hz=24_000)
-    assert apart_db < 2.5  # the published one rounds activations to 8 bits while it runs
-    parities.append(
-        Parity(
-            "hibari-en",
-            "fold_dynamic_quantization",
-            "one sentence",
-            None,
-            f"MCD {apart_db:.2f} dB, {moved.sum()} of {len(moved)} durations moved by one",
-        )
     )
 
 

@@ -171,7 +171,7 @@ def voice(make: Make, tmp_path: Path) -> Any:
         yield PiperVoice(text, sound, config)
 
 
-def test_its_speech_has_whole_hops_and_every_phoneme(voice: PiperVoice) -> None:
+def test_its_speech_has_whole_hops_every_phoneme_and_the_ends_of_words(voice: PiperVoice) -> None:
     (block,) = alone(voice.speak("Hello, my friend."))
     assert len(block.voice) == len(block.mel) * HOP_SAMPLES
     ends = [span.start_hops + span.hops for span in block.spans]
@@ -180,6 +180,10 @@ def test_its_speech_has_whole_hops_and_every_phoneme(voice: PiperVoice) -> None:
     assert [s.symbol for s in block.spans if s.symbol != "sil"] == [
         "HH", "AH0", "L", "OW1", "M", "AY0", "F", "R", "EH1", "N", "D",
     ]  # fmt: skip
+    assert [word for word, _ in block.words] == [0, 1, 2]
+    hops = [hops for _, hops in block.words]
+    assert hops == sorted(hops)
+    assert 0 < hops[0] <= hops[2] <= len(block.mel)
 
 
 def test_it_repeats_itself_and_heeds_the_speed(voice: PiperVoice) -> None:
@@ -190,14 +194,6 @@ def test_it_repeats_itself_and_heeds_the_speed(voice: PiperVoice) -> None:
     assert np.array_equal(first.voice, second.voice)
     assert len(slow.voice) > 1.5 * len(first.voice)
     assert list(alone(voice.speak("..."))) == []
-
-
-def test_it_says_where_the_words_end(voice: PiperVoice) -> None:
-    (block,) = alone(voice.speak("Hello, my friend."))
-    assert [word for word, _ in block.words] == [0, 1, 2]
-    hops = [hops for _, hops in block.words]
-    assert hops == sorted(hops)
-    assert 0 < hops[0] <= hops[2] <= len(block.mel)
 
 
 def test_long_text_comes_in_parts(voice: PiperVoice) -> None:

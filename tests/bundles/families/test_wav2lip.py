@@ -105,11 +105,3 @@ def test_another_network_is_refused(
     changed = {name: values for name, values in {**weights, **change}.items() if values is not None}
     with pytest.raises(InvalidInputError, match=said):
         wav2lip_model(Checked(changed, "other.pth"))
-
-
-def test_a_file_that_is_no_checkpoint_leaves_nothing(tmp_path: Path) -> None:
-    source = tmp_path / "mouths.pth"
-    source.write_bytes(b"<html>not found</html>")
-    with pytest.raises(InvalidInputError, match=r"mouths\.pth is no PyTorch checkpoint"):
-        make_wav2lip(BundleOrder("other", "none", model_dir=tmp_path / "models"), source)
-    assert not (tmp_path / "models" / "other").exists()

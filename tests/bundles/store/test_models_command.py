@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -74,12 +72,6 @@ def test_verify_of_an_empty_folder_says_how_to_begin(shop: Store) -> None:
     assert found.exit_code == 0
     assert "visavis models pull" in found.output
     assert run("verify", "ear").exit_code == 1
-
-
-def test_another_folder_can_be_given(shop: Store, tmp_path: Path) -> None:
-    assert run("pull", "ear", "--model-dir", str(tmp_path / "else")).exit_code == 0
-    assert (tmp_path / "else" / "ear" / "a").exists()
-    assert shop.left() == set()
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_pip_without_configuration_means_the_public_index() -> None:
-    assert PipSettings.read() == PipSettings(index_urls=(PYPI_SIMPLE_ENDPOINT,))
+    assert PipSettings.from_options({}) == PipSettings(index_urls=(PYPI_SIMPLE_ENDPOINT,))
 
 
 def test_pip_environment_beats_its_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
