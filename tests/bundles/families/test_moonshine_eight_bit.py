@@ -11,23 +11,35 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+from tokenizers import Tokenizer
 
+from services.asr.hearing.moonshine import Moonshine
 from tests.bundles.compile.speech import sound
 from visavis.bundles.moonshine_eight_bit import graph_to_load, in_eight_bits
 from visavis.engine import EngineOptions, eight_bit_products, open_engine
 from visavis.serving.errors import PlanError
 
+PARTS = ("encoder.onnx", "decoder.onnx")
+
 
 def test_with_weights_of_eight_bits_the_same_is_heard(bundle: Callable[[str], Path]) -> None:
-    """In the encoder. Both together write what they hear in `tests/asr/test_transcripts.py`."""
-    heard: list[NDArray[np.float32]] = []
+    folder = bundle("moonshine-tiny-en")
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    heard: list[tuple[str, NDArray[np.float32]]] = []
     for options in (EngineOptions(), EngineOptions(graph=graph_to_load)):
-        with open_engine(bundle("moonshine-tiny-en") / "encoder.onnx", options=options) as encoder:
+        with (
+            open_engine(folder / PARTS[0], options=options) as encoder,
+            open_engine(folder / PARTS[1], options=options) as decoder,
+        ):
+            recogniser = Moonshine(encoder, decoder, tokenizer)
+            text = recogniser.transcribe(sound("two_cities_01")).text
             given = {"input_values": sound("austen_0880")[None]}
             if "lengths" in encoder.inputs:  # in floats, whose rows may share a run
                 given["lengths"] = np.array([given["input_values"].shape[1:]])
-            heard.append(encoder.infer(given)["last_hidden_state"])
-    hidden, rounded = heard
+            heard.append((text, encoder.infer(given)["last_hidden_state"]))
+    (published, hidden), (text, rounded) = heard
+    assert text == published
+    assert "best of times" in text.lower()
     moved = float(np.sqrt(((rounded - hidden) ** 2).mean() / (hidden**2).mean()))
     assert moved < 0.06
     rewritten = platform.machine().lower() in ("x86_64", "amd64")
