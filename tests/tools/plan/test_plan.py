@@ -302,7 +302,7 @@ def test_what_engine_bench_measured_takes_the_place_of_estimates(tmp_path: Path)
 
 def test_the_override_gives_each_service_its_cards() -> None:
     """Its settings: `tests/deploy/test_plan_override.py`."""
-    found = planned("gpu", MIXED, 24)
+    found = planned("gpu", MIXED, 40)
     assert isinstance(found, Plan)
     written = overrides(found)
     names = {name.split("-")[0] for file in written.values() for name in file["services"]}

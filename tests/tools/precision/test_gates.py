@@ -21,7 +21,7 @@ from visavis.serving.errors import InvalidInputError, PlanError
 from visavis.tools.cli.main import app
 from visavis.tools.precision.assembled import assembled
 from visavis.tools.precision.gates import Gates, Graphs, variant_model_dir
-from visavis.tools.precision.spoken import recordings
+from visavis.tools.precision.spoken import recordings, sentences
 
 Bundles = Callable[[str], Path]
 
@@ -137,3 +137,8 @@ def test_recordings_come_with_what_was_said(tmp_path: Path) -> None:
     (speech,) = recordings(tmp_path, "en")
     assert (speech.text, speech.sample_rate_hz, len(speech.pcm)) == ("hello", 8000, 80)
     assert recordings(tmp_path, "zh") == []
+
+
+def test_there_are_sentences_in_both_languages() -> None:
+    assert len(sentences("en")) == 20
+    assert len(sentences("zh", 3)) == 3
