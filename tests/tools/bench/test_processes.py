@@ -23,6 +23,13 @@ def test_what_others_took_is_neither_ours_nor_idle() -> None:
     assert share_of_others(before, before, ours_s=1.0) == 0.0
 
 
+def test_machine_time_goes_forward() -> None:
+    before = MachineTime.now()
+    sum(range(200_000))
+    after = MachineTime.now()
+    assert after.total_s >= before.total_s > before.busy_s > 0
+
+
 def test_a_listening_process_is_found_with_its_time_and_memory() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         found = find_processes(f"http://127.0.0.1:{server.getsockname()[1]}", [])
