@@ -12,6 +12,13 @@ from visavis.bundles.compile.targets import PORTABLE
 from visavis.bundles.store.recipe import Precision
 
 
+def kinds_read(bundle: str, plan: str, model_dir: Path, precision: Precision) -> set[str]:
+    """The types in which the compiler reads the layers of a plan that it is not let compile."""
+    (request,) = requests_of(bundle, plans=(plan,), precisions=[precision], model_dir=model_dir)
+    builder = PlanBuilder(rtx(), PORTABLE, PlanCache(model_dir.parent / "plans"))
+    return {layer.dtype for layer in builder.layers(builder.graph(request))}
+
+
 def compile_plans(
     bundle: str, model_dir: Path, precision: Precision, plans: tuple[str, ...] = ()
 ) -> dict[str, int]:

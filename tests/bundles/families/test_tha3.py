@@ -14,7 +14,7 @@ import onnx
 import pytest
 from numpy.typing import NDArray
 
-from tests.bundles.families.compiling import compile_plans
+from tests.bundles.families.compiling import compile_plans, kinds_read
 from tests.parity import Parity
 from training.tha3.reference import random_inputs, random_networks
 from visavis.bundles.making import BundleFacts, BundleOrder, write_bundle
@@ -61,8 +61,9 @@ def test_it_computes_what_the_published_code_does(models: Path, parities: list[P
             assert error < 2e-4, name
 
 
-def test_its_plan_compiles(models: Path) -> None:
-    """The larger one: the other has no operator that is not in this."""
+def test_its_plans_compile(models: Path) -> None:
+    """The larger one does. The other has no operator that is not in that, and is read."""
+    assert "HALF" in kinds_read("random-character", "decomposer", models, "fp16")
     assert compile_plans("random-character", models, "fp16", ("poser",))["poser"] > 5e6
 
 
