@@ -179,5 +179,5 @@ async def client(gateway: RunningGateway, settings: dict[str, Any]) -> AsyncIter
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def http(gateway: RunningGateway) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http:
         yield http

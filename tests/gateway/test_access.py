@@ -63,19 +63,21 @@ def connected(url: str, *protocols: str) -> websockets.connect:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-@pytest.mark.parametrize("query", ["api_key=secret", "role=viewer&%61pi_key=secret"])
 async def test_a_key_in_an_address_is_refused_and_not_logged(
-    rig: Rig, caplog: pytest.LogCaptureFixture, query: str
+    rig: Rig, caplog: pytest.LogCaptureFixture
 ) -> None:
     """However much is logged."""
     caplog.set_level(logging.DEBUG)
     settings = {"nats_url": rig.nats.url, "api_key": "secret"}
     gateway = RunningGateway(GatewaySettings.model_validate(settings))
     await gateway.start()
-    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
-        assert "Authorization" in problem(await http.get(f"/v1/sessions?{query}"), 400)
     url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/x/media"
-    for asked, status, said in ((f"{url}?{query}", 400, b"bearer.KEY"), (url, 404, b"session")):
+    sockets = [(url, 404, b"session")]
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http:
+        for query in ("api_key=secret", "role=viewer&%61pi_key=secret"):
+            assert "Authorization" in problem(await http.get(f"/v1/sessions?{query}"), 400)
+            sockets.append((f"{url}?{query}", 400, b"bearer.KEY"))
+    for asked, status, said in sockets:
         with pytest.raises(websockets.InvalidStatus) as refusal:
             async with connected(asked, "visavis", "bearer.secret"):
                 pass

@@ -59,6 +59,18 @@ def test_no_schema_has_a_word_that_the_version_lacks(described: dict[str, Any]) 
     assert "HTTPValidationError" not in str(described)
 
 
+def test_every_route_is_described_and_wants_a_key(described: dict[str, Any]) -> None:
+    routes = {
+        f"{method} {path}": route
+        for path, methods in described["paths"].items()
+        for method, route in methods.items()
+    }
+    assert "post /v1/sessions/{session_id}/webrtc" in routes
+    assert [asked for asked, route in routes.items() if not route.get("description")] == []
+    keyless = {asked for asked, route in routes.items() if "security" not in route}
+    assert keyless == {"get /healthz", "get /readyz"}
+
+
 def test_the_page_of_openais_api_names_our_own_paths(described: dict[str, Any]) -> None:
     page = Path(__file__).parents[2] / "docs" / "clients" / "openai-http.md"
     listed = re.search(r"\(ours are ([^)]*)\)", page.read_text(encoding="utf-8"))

@@ -62,8 +62,7 @@ def likenesses(answer: np.ndarray, mic: np.ndarray, every: int = 5) -> list[Like
     return found
 
 
-@pytest.mark.parametrize("echo_db", [-6, -12, -20])
-@pytest.mark.parametrize("delay_ms", [0, 150, 500])
+@pytest.mark.parametrize(("echo_db", "delay_ms"), [(-6, 500), (-12, 0), (-20, 150)])
 def test_an_echo_is_known_for_one(answer: np.ndarray, echo_db: float, delay_ms: int) -> None:
     found = likenesses(answer, microphone(answer, echo_db=echo_db, delay_ms=delay_ms))
     assert len(found) > 10
@@ -77,12 +76,11 @@ def phrases(answer: np.ndarray) -> np.ndarray:
     """What the avatar says, in phrases of 1 s with 0.7 s of silence behind each. 48 kHz."""
     silence = np.zeros(round(0.7 * 48_000), np.int16)
     pieces = [answer[start : start + 48_000] for start in range(0, 3 * 48_000, 48_000)]
-    return np.concatenate([sound for piece in 2 * pieces for sound in (piece, silence)])
+    return np.concatenate([sound for piece in pieces for sound in (piece, silence)])
 
 
-@pytest.mark.parametrize("echo_db", [-6, -12])
-def test_the_first_word_behind_a_silence_is_an_echo(phrases: np.ndarray, echo_db: float) -> None:
-    mic = microphone(phrases, echo_db=echo_db, delay_ms=120)
+def test_the_first_word_behind_a_silence_is_an_echo(phrases: np.ndarray) -> None:
+    mic = microphone(phrases, echo_db=-6, delay_ms=120)
     assert all(likeness.is_echo for likeness in likenesses(phrases, mic, every=3))
 
 
@@ -90,7 +88,7 @@ def test_a_visitor_is_heard_where_the_echo_is_known(
     phrases: np.ndarray, visitor: np.ndarray
 ) -> None:
     mic = microphone(phrases, echo_db=-12, delay_ms=120)
-    starts_s = 6.0
+    starts_s = 3.4
     start = round(starts_s * 16_000)
     mic[start:] += visitor[: len(mic) - start]
     found = likenesses(phrases, mic, every=3)

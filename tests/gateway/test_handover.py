@@ -77,7 +77,7 @@ async def test_an_hls_player_goes_on_where_the_session_goes(
 
     async def played(door: RunningGateway, name: str) -> list[tuple[int, int, str]]:
         """Of each segment: its number, in which part of the timeline it is, what it stands on."""
-        async with httpx.AsyncClient(base_url=door.url, trust_env=False) as http:
+        async with httpx.AsyncClient(base_url=door.url, trust_env=False, verify=False) as http:
             lines = (await http.get(f"{folder}/{name}")).raise_for_status().text.splitlines()
             about = dict(line.partition(":")[::2] for line in lines)
             part, init, found = int(about["#EXT-X-DISCONTINUITY-SEQUENCE"]), "", []
@@ -91,7 +91,7 @@ async def test_an_hls_player_goes_on_where_the_session_goes(
                 assert (await http.get(f"{folder}/{piece}")).status_code == 200
         return found
 
-    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False, verify=False) as http:
         index = (await http.get(f"{folder}/index.m3u8")).text.split()[-1]
     before = await played(leaving, index)
     await drain(leaving)
@@ -230,7 +230,7 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
             await left
             await session._events.wait_closed()
             assert session._events.close_code == 4410
-            async with httpx.AsyncClient(trust_env=False) as http:
+            async with httpx.AsyncClient(trust_env=False, verify=False) as http:
                 ready = await http.get(f"{leaving.url}/readyz")
             assert ready.json()["status"] == "draining"
     finally:
@@ -346,7 +346,7 @@ async def test_a_request_without_a_session_is_waited_for(
     face = doubles.running["face"]
     assert isinstance(face, FaceDouble)
     form: dict[str, Any] = {"data": {"name": "slow"}, "files": {"photo": ("x", b"slow")}}
-    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False) as http:
+    async with httpx.AsyncClient(base_url=leaving.url, trust_env=False, verify=False) as http:
         making = asyncio.create_task(http.post("/v1/avatars", **form))
         await until(lambda: face.creating)
         left = drain(leaving)

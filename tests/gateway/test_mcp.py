@@ -61,7 +61,7 @@ async def client(gateway: RunningGateway, client: GatewayClient) -> GatewayClien
 
 async def told(client: GatewayClient, doubles: Doubles, *calls: tuple[str, str, str]) -> list[str]:
     """What the model is told of these calls."""
-    doubles.script.calls = list(calls)
+    doubles.script.calls, doubles.script.voice_s = list(calls), 0.04
     async with client.session() as session:
         await session.ask("How much is it?")
         await collect(session, "finished")
@@ -83,49 +83,27 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
         ("c2", "shop_fail", ""),
         ("c3", "shop_add", '{"a": "x"}'),
         ("c4", "other", "{}"),
+        ("c5", "shop_weigh", "{}"),
+        ("c6", "shop_add", r'{"a": "\ud800"}'),
+        ("c7", "shop_fetch", "{}"),
     )
     assert results[0] == "5"
     assert results[1].startswith("failed: ") and "the shop is closed" in results[1]
     assert results[2].startswith("failed: ") and "valid integer" in results[2]
     assert results[3] == "failed: there is no tool 'other'"
-    assert [growth.value for growth in counted] == [1, 2, 1]
-    (begin,) = doubles.seen.of("llm", "begin")
+    assert results[4].startswith("failed: Invalid structured content")
+    assert results[5].startswith("failed: the arguments cannot be sent")
+    assert "Open until six." in results[6], "a text that comes as a resource"
+    assert [growth.value for growth in counted] == [2, 4, 1]
+    begin, *_ = doubles.seen.of("llm", "begin")
     offered = {t.name: t for t in begin.begin.request.tools}
     assert set(offered) == {
         f"shop_{name}" for name in ("add", "fail", "weigh", "fetch", "wait", "hold", "end")
     }
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    ("call", "arguments", "complaint"),
-    [
-        ("shop_weigh", "{}", "failed: Invalid structured content"),
-        ("shop_add", r'{"a": "\ud800"}', "failed: the arguments cannot be sent"),
-    ],
-)
-async def test_what_is_not_in_order_ends_no_connection(
-    client: GatewayClient, doubles: Doubles, call: str, arguments: str, complaint: str
-) -> None:
-    (result,) = await told(client, doubles, ("c1", call, arguments))
-    assert result.startswith(complaint)
-    assert await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')) == ["2"]
-
-
-async def test_a_text_that_comes_as_a_resource_is_read(
-    client: GatewayClient, doubles: Doubles
-) -> None:
-    (result,) = await told(client, doubles, ("c1", "shop_fetch", "{}"))
-    assert "Open until six." in result
-
-
-async def test_a_session_may_do_without(client: GatewayClient, doubles: Doubles) -> None:
-    async with client.session(tool_choice="none") as session:
-        await session.ask("How much is it?")
-        await collect(session, "finished")
-    (begin,) = doubles.seen.of("llm", "begin")
-    assert begin.begin.request.tool_choice.mode == llm_pb2.ToolChoice.NONE
+    again = await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}'))
+    assert again == ["2"], "the connection has ended"
 
 
 async def test_a_tool_of_the_gateways_own_can_be_named_as_the_one_to_call(
