@@ -10,10 +10,12 @@ from typing import Any
 
 import httpx
 import pytest
+import pytest_asyncio
 from prometheus_client import REGISTRY, Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
+from tests.gateway.conftest import Rig
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
@@ -23,17 +25,20 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 _OPENMETRICS = "application/openmetrics-text; version=1.0.0"
 
 
-async def one_turn(client: GatewayClient) -> tuple[str, int, dict[str, Any]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def one_turn(rig: Rig) -> tuple[str, int, dict[str, Any]]:
     """Session, number and timeline of a turn that has been heard to its end."""
-    async with client.session() as session:
+    async with GatewayClient(rig.running.url) as client, client.session() as session:
         turn = await session.ask("How are you?")
         await collect(session, "finished")
         path = f"/v1/sessions/{session.id}/turns/{turn}/timeline"
         return session.id, turn, (await client.call("GET", path)).json()
 
 
-async def test_a_turn_has_a_timeline(client: GatewayClient, doubles: Doubles) -> None:
-    session, turn, timeline = await one_turn(client)
+async def test_a_turn_has_a_timeline(
+    one_turn: tuple[str, int, dict[str, Any]], doubles: Doubles
+) -> None:
+    session, turn, timeline = one_turn
     assert (timeline["session"], timeline["turn"], timeline["origin"]) == (session, turn, "text")
     assert 0 < timeline["voice_to_voice_ms"] <= timeline["first_frame_ms"]
     assert timeline["underruns"] == 0 and timeline["clock_error_ms"] == 0
@@ -52,9 +57,9 @@ async def test_a_turn_that_nobody_heard_has_none(client: GatewayClient) -> None:
 
 
 async def test_open_metrics_name_the_turn_behind_a_sample(
-    client: GatewayClient, http: httpx.AsyncClient
+    one_turn: tuple[str, int, dict[str, Any]], http: httpx.AsyncClient
 ) -> None:
-    session, turn, _ = await one_turn(client)
+    session, turn, _ = one_turn
     answer = await http.get("/metrics", headers={"accept": _OPENMETRICS})
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     families = {f.name: f for f in text_string_to_metric_families(answer.text)}
@@ -78,9 +83,7 @@ class Slow(Collector):
         return ()
 
 
-async def test_who_reads_metrics_holds_nobody_up(
-    client: GatewayClient, http: httpx.AsyncClient
-) -> None:
+async def test_who_reads_metrics_holds_nobody_up(http: httpx.AsyncClient) -> None:
     slow = Slow()
     slow.answered.set()
     REGISTRY.register(slow)
@@ -97,8 +100,8 @@ async def test_who_reads_metrics_holds_nobody_up(
     assert slow.in_time, "nobody was answered while the metrics were read"
 
 
-async def test_others_get_the_text_format(client: GatewayClient, http: httpx.AsyncClient) -> None:
-    await one_turn(client)
+@pytest.mark.usefixtures("one_turn")
+async def test_others_get_the_text_format(http: httpx.AsyncClient) -> None:
     answer = await http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     assert " # {" not in answer.text

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.playout.pictures import ReleasedPicture
-from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, parameter_sets, split_units
+from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, split_units
 from gateway.playout.sound import AacEncoder
 from tests.gateway.media import PictureEncoder, film, tone
 from visavis.synthetic import MARK_UUID, SYNTHETIC, marked
@@ -78,13 +78,6 @@ def test_sound_is_where_it_was_put() -> None:
     expected = hiss(24_000).astype(np.float32) / 32768
     lag = np.argmax(np.correlate(decoded[4800:20_000], expected[9600:14_800], "valid"))
     assert lag == 4800
-
-
-def test_a_key_frame_carries_its_parameter_sets() -> None:
-    payload, keyframe = PictureEncoder().encode()
-    sets = parameter_sets(split_units(payload))
-    assert keyframe and sets is not None
-    assert sets.sps[1] == 0x42, "baseline profile"
 
 
 def test_units_are_split_at_both_start_codes() -> None:

@@ -48,17 +48,17 @@ async def test_an_idle_session_is_shown_from_memory(
         await until(lambda: looped.value >= 3 and doubles.seen.of("face", "idle"))
         drawn, came, played = doubles.seen.live_pictures, seen(), looped.value
         dropped = MetricGrowth("gateway_dropped_pictures_total")
-        await until(lambda: looped.value >= played + 30)
+        await until(lambda: looped.value >= played + 12)
         assert doubles.seen.live_pictures == drawn
         assert dropped.value == 0
-        await until(lambda: seen() >= came + 25)
+        await until(lambda: seen() >= came + 10)
         turns = MetricGrowth("gateway_pictures_total", source="turn")
         await session.ask("hello")
         await until(lambda: turns.value >= 10)
         told = doubles.seen.of("face", "idle")
         assert [order.idle.live for order in told] == [False]
         played, dropped = looped.value, MetricGrowth("gateway_dropped_pictures_total")
-        await until(lambda: looped.value >= played + 30)
+        await until(lambda: looped.value >= played + 12)
     assert dropped.value == 0
     # The next visitor of this avatar: nobody draws it again.
     async with client.session() as session, watching(client, session.id):
@@ -122,7 +122,7 @@ async def test_a_loop_of_another_face_is_not_shown(client: GatewayClient, double
     async with client.session() as session, watching(client, session.id):
         await until(lambda: failed.value >= 1)
         drawn = live.value
-        await until(lambda: live.value >= drawn + 30)
+        await until(lambda: live.value >= drawn + 12)
     assert looped.value == 0 and doubles.seen.loops == [""]
 
 

@@ -100,8 +100,7 @@ def test_undisturbed_every_picture_leaves_with_its_sound() -> None:
     assert show.events == [PlayoutEvent.STARTED, PlayoutEvent.FINISHED]
 
 
-@pytest.mark.parametrize("where", ["face", "bus"])
-@pytest.mark.parametrize("stall_s", [0.3, 1.2])
+@pytest.mark.parametrize(("where", "stall_s"), [("face", 1.2), ("bus", 0.3)])
 def test_a_stall_of_the_pictures_never_holds_up_the_sound(where: str, stall_s: float) -> None:
     show = Show()
     show.run(1.0)
