@@ -78,15 +78,15 @@ async def test_holes_are_counted(bus: Bus) -> None:
     assert tokens.lost == 2
 
 
-@pytest.mark.parametrize("garbage", [b"\xff\xff\xff", b"\x0a\xff\x01", b""])
-async def test_garbage_is_skipped(bus: Bus, garbage: bytes) -> None:
+async def test_garbage_is_skipped(bus: Bus) -> None:
     async with bus.subscribe("s1", Kind.VOICE) as voice:
-        await bus.client.publish("vv.s1.1.voice", garbage)
+        for garbage in (b"\xff\xff\xff", b"\x0a\xff\x01", b""):
+            await bus.client.publish("vv.s1.1.voice", garbage)
         good = PcmChunk(Place("s1", 1, 0, 0), 16_000, np.zeros(2, np.int16))
         await bus.publish(Kind.VOICE, good)
         (chunk,) = await take(voice, 1)
     assert chunk.sample_rate_hz == 16_000
-    assert voice.dropped == 1
+    assert voice.dropped == 3
 
 
 async def test_session_that_would_break_a_subject_is_refused(bus: Bus) -> None:
