@@ -402,6 +402,14 @@ def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
     assert prompt(talk.submit_text("Good.", 0))[1:] == [("user", "Good.")], "it is asked again"
 
 
+@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
+def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str) -> None:
+    talk.submit_text("Hi.", 0)
+    actions = talk.stage_lost(stage, "gone", 0)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "failed")]
+    assert stage in of(actions, ErrorEvent)[0].message
+
+
 @pytest.mark.parametrize("stage", ["llm", "tts", "asr"])
 def test_a_lost_stage_whose_work_is_done_changes_nothing(talk: Conversation, stage: str) -> None:
     talk.submit_text("Hi.", 0)

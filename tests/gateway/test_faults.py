@@ -129,7 +129,7 @@ async def test_an_avatar_that_is_gone_as_the_face_comes_back_is_changed_for_the_
         assert (await client.call("GET", path)).json()["avatar"] == ""
 
 
-@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
+@pytest.mark.parametrize("stage", ["tts", "face"])
 async def test_a_service_killed_in_mid_answer(
     client: GatewayClient, doubles: Doubles, stage: str
 ) -> None:
