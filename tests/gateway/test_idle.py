@@ -108,11 +108,6 @@ def test_the_loop_takes_over_at_a_key_frame_and_no_frame_is_left_out() -> None:
     assert face.orders[0] == IdleOrder(live=False, frame=SECOND)
 
 
-def test_it_repeats_for_ever() -> None:
-    face = looping()
-    assert len(set(motion(face.run(2 * PICTURES)))) == PICTURES
-
-
 @pytest.mark.parametrize("late", [0, 1])
 @pytest.mark.parametrize("codecs", [(), (H264,), (H264, VP8)])
 def test_where_nobody_says_anything_silence_leaves_with_the_pictures(

@@ -346,6 +346,9 @@ def test_the_microphone_counts_samples() -> None:
     microphone.take("a", 0.0)
     assert [microphone.place("a", 320, 0.02 * i) for i in range(3)] == [0, 320, 640]
     assert microphone.place("b", 320, 0.1) is None
+    microphone.release("a")
+    microphone.take("b", 9.0)
+    assert microphone.place("b", 320, 9.0) == 960, "media time goes on with the next speaker"
 
 
 def test_the_microphone_is_taken_until_it_is_given_back() -> None:
@@ -365,15 +368,6 @@ def test_a_speaker_that_went_without_a_word_is_replaced() -> None:
     microphone.take("a", 0.0)
     assert microphone.take("b", STALE_S) == "a"
     assert microphone.place("a", 320, STALE_S) is None
-
-
-def test_media_time_goes_on_with_the_next_speaker() -> None:
-    microphone = Microphone()
-    microphone.take("a", 0.0)
-    microphone.place("a", 320, 0.0)
-    microphone.release("a")
-    microphone.take("b", 9.0)
-    assert microphone.place("b", 320, 9.0) == 320
 
 
 def test_sound_that_runs_ahead_of_time_is_dropped() -> None:
