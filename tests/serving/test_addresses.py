@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import ipaddress
-import socket
-from collections.abc import Callable
 from pathlib import Path
 
-import grpc.aio
 import pytest
 
 from gateway.peers.server import listen
 from gateway.settings import GatewaySettings
-from visavis.bundles.store import profile
 from visavis.serving import addresses
 from visavis.serving.addresses import machine_addresses, told_to_others
 from visavis.serving.runtime import addresses_of
 from visavis.serving.settings import ServiceSettings
-from visavis.tools.stack.nats_server import free_port
-from visavis.tools.stack.process import python_child
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
 
@@ -47,30 +40,6 @@ def test_what_is_said_holds() -> None:
             assert listening.address.startswith("[fd00::7]:")
     assert addresses_of(Settings(), 5, None) == {"grpc": "127.0.0.1:5"}
     assert told_to_others("fd00::1") == "[fd00::1]"
-
-
-async def test_a_service_can_be_reached_by_ipv6(
-    tmp_path: Path, bundle: Callable[[str], Path]
-) -> None:
-    for name in profile("tiny")["tts"]:
-        bundle(name)
-    port = free_port()
-    try:
-        socket.create_server(("::1", port), family=socket.AF_INET6).close()
-    except OSError:
-        pytest.skip("this machine has no IPv6")
-    flags = ["--profile", "tiny", "--host", "::1", "--port", str(port)]
-    tts = python_child("tts", "services.tts", flags, tmp_path)
-    tts.start()
-    try:
-        async with asyncio.timeout(25), grpc.aio.insecure_channel(f"[::1]:{port}") as channel:
-            reached = asyncio.create_task(channel.channel_ready())
-            ended = asyncio.create_task(tts.wait())
-            await asyncio.wait({reached, ended}, return_when=asyncio.FIRST_COMPLETED)
-            assert reached.done(), tts.log_tail()
-            ended.cancel()
-    finally:
-        await tts.stop()
 
 
 def test_a_machine_without_a_way_out_is_reached_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

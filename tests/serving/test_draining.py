@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import socket
 import sys
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 
 from tests.llm.http_server import Exchange, HttpServer
 from tests.serving.test_stage import attached, leases_of
+from visavis.serving.addresses import in_address
 from visavis.serving.discovery import parse_info
 from visavis.serving.errors import DrainingError, status_of
 from visavis.serving.lifetime.draining import Drain, Phase
@@ -64,7 +66,16 @@ async def test_sessions_are_told_to_leave_their_turns_go_on_and_nobody_new_is_ta
     assert (leases.held, leases.slots.left.is_set()) == (0, True)
 
 
+def loopback() -> str:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return "127.0.0.1"
+    return "::1"
+
+
 async def test_a_call_without_a_session_is_answered_to_its_end() -> None:
+    """By IPv6, where this machine has it."""
     stopping = asyncio.Event()
 
     async def write(exchange: Exchange) -> None:
@@ -76,6 +87,7 @@ async def test_a_call_without_a_session_is_answered_to_its_end() -> None:
 
     async with HttpServer(write).running() as model:
         flags = ["--backend", "openai", "--url", model.url, "--model", "first", "--grace-s", "0"]
+        flags += ["--host", host := loopback()]
         service = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "services.llm", "--nats-url", "", "--metrics-port", "-1"),
             *flags,
@@ -83,10 +95,11 @@ async def test_a_call_without_a_session_is_answered_to_its_end() -> None:
         )
         assert service.stderr is not None
         async for line in service.stderr:
-            if ready := re.search(rb"gRPC on (\S+:\d+)", line):
+            if ready := re.search(rb"gRPC on \S+:(\d+)", line):
                 break
         assert ready is not None
-        async with grpc.aio.insecure_channel(ready[1].decode()) as channel:
+        address = f"{in_address(host)}:{int(ready[1])}"
+        async with grpc.aio.insecure_channel(address) as channel:
             stub = llm_pb2_grpc.LanguageModelStub(channel)
             said = [llm_pb2.Message(role=llm_pb2.Message.USER, content="Count.")]
             answer = aiter(stub.Generate(llm_pb2.GenerateRequest(messages=said)))

@@ -49,7 +49,7 @@ async def test_a_service_that_is_told_to_end_stops_loading() -> None:
     assert service.cancelled
 
 
-@pytest.mark.parametrize("module", ["services.tts", "gateway"])
+@pytest.mark.parametrize("module", ["services.llm", "gateway"])
 async def test_who_waits_for_a_bus_ends_soon_when_told_to(module: str, tmp_path: Path) -> None:
     """Which may never come: the signal reaches it before it has begun to load."""
     flags = ["--nats-url", f"nats://127.0.0.1:{free_port()}", "--port", str(free_port())]
