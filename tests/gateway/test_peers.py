@@ -35,7 +35,7 @@ from visavis.serving.discovery import Replica, discover
 from visavis.wire.subjects import gateway_subject
 
 KEY = "secret"
-CROWD = 40
+CROWD = 20
 SETTINGS = {"api_key": KEY, "token_key": "s" * 32, "recording_limit_s": 60.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -62,15 +62,26 @@ async def rig(folder: Path) -> AsyncIterator[Rig]:
     await rig.stop()
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def other(rig: Rig, gateway: RunningGateway, folder: Path) -> AsyncIterator[RunningGateway]:
-    """Beside `gateway`; each knows the other."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def beside(rig: Rig, folder: Path) -> AsyncIterator[RunningGateway]:
     settings = {"nats_url": rig.nats.url, **settings_of(folder, "other")}
     other = RunningGateway(GatewaySettings.model_validate(settings))
     await other.start()
-    await meets(gateway, rig.doubles, gateways=2)
     yield other
     await other.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def other(
+    rig: Rig, gateway: RunningGateway, beside: RunningGateway
+) -> AsyncIterator[RunningGateway]:
+    """Beside `gateway`; each knows the other, and all services."""
+    for one in (gateway, beside):
+        await meets(one, rig.doubles, gateways=2)
+    yield beside
+    sessions = beside.inside.sessions
+    for session in sessions.all():
+        await sessions.end_for_shutdown(session)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -267,7 +278,7 @@ async def test_both_know_what_one_has_learned_or_was_told(
     assert [cache.book.welcome[0].text for cache in caches] == ["Hello.", "Hello."]
 
 
-async def test_of_a_gateway_that_is_gone_is_told_so(
+async def test_of_a_gateway_that_is_gone_is_told_so(  # the last one that has two
     theirs: GatewaySession, client: GatewayClient, other: RunningGateway
 ) -> None:
     async with client.connect(f"/v1/sessions/{theirs.id}/events") as socket:
