@@ -131,11 +131,9 @@ async def test_one_socket_listens_and_speaks(client: GatewayClient, doubles: Dou
     assert doubles.seen.prompts[0][-1][1] == "Hello?"
 
 
-@pytest.mark.parametrize(
-    ("query", "status"), [("rate_hz=8000", 422), ("rate_hz=fast", 422), ("role=dancer", 422)]
-)
-async def test_what_there_is_not_is_refused(client: GatewayClient, query: str, status: int) -> None:
+async def test_what_there_is_not_is_refused(client: GatewayClient) -> None:
     async with client.session() as session:
-        with pytest.raises(websockets.InvalidStatus) as refused:
-            await client.connect(f"/v1/sessions/{session.id}/audio?{query}")
-        assert refused.value.response.status_code == status
+        for query in ("rate_hz=8000", "rate_hz=fast", "role=dancer"):
+            with pytest.raises(websockets.InvalidStatus) as refused:
+                await client.connect(f"/v1/sessions/{session.id}/audio?{query}")
+            assert refused.value.response.status_code == 422
