@@ -44,13 +44,6 @@ def _decode(packets: list[av.Packet[Any]]) -> NDArray[np.float32]:
     return np.concatenate([frame.to_ndarray()[0] for frame in frames])
 
 
-def test_packets_keep_time() -> None:
-    packets = _encode(_voice())
-    assert len(packets) == 200
-    assert set(np.diff([packet.pts or 0 for packet in packets])) == {TICK}
-    assert {packet.duration for packet in packets} == {TICK}
-
-
 def test_silence_is_sent_again_and_speech_after_it_is_not_harmed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
