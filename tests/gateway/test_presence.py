@@ -50,9 +50,9 @@ async def next_of(socket: Any, kind: str) -> dict[str, Any]:
 async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again(
     client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
-    sessions = [await new_session(http) for _ in range(4)]
+    sessions = [await new_session(http) for _ in range(2)]
     sockets = [await client.connect(f"/v1/sessions/{s}/events") for s in sessions]
-    await until(lambda: doubles.leases() == 16)
+    await until(lambda: doubles.leases() == 8)
     await finished(http, sessions[0], await say(http, sessions[0], "My name is Ada."))
     doubles.script.voice_s = 9.0
     last = [await say(http, session, "And now a long story.") for session in sessions]

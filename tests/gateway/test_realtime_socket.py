@@ -311,10 +311,10 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         await client.until("input_audio_buffer.cleared")
 
 
-async def test_twenty_sessions_at_once(gateway: RunningGateway, doubles: Doubles) -> None:
+async def test_many_sessions_at_once(gateway: RunningGateway, doubles: Doubles) -> None:
     doubles.script.slots, doubles.script.answer, doubles.script.voice_s = 30, "", 0.1
     await gateway.inside.registry.refresh()
-    barrier = asyncio.Barrier(20)
+    barrier = asyncio.Barrier(8)
 
     async def one(number: int) -> set[str]:
         async with Client.connect(gateway) as client:
@@ -327,7 +327,7 @@ async def test_twenty_sessions_at_once(gateway: RunningGateway, doubles: Doubles
             return set(client.orders.responses) | set(client.orders.items)
 
     async with asyncio.timeout(40), asyncio.TaskGroup() as all_of_them:
-        talks = [all_of_them.create_task(one(number)) for number in range(20)]
+        talks = [all_of_them.create_task(one(number)) for number in range(8)]
     seen = [talk.result() for talk in talks]
     assert len(set().union(*seen)) == sum(map(len, seen)), "an id in two streams"
 
@@ -447,13 +447,12 @@ class Caller:
         return dict(found[0])
 
 
-@pytest.mark.parametrize("video", [True, False])
 async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_face(
-    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles, *, video: bool
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     caller = Caller()
     try:
-        where = await caller.call(http, video=video)
+        where = await caller.call(http, video=True)
         await caller.until(lambda event: event["type"] == "session.created")
         call_id = where.rpartition("/")[2]
         async with Client.connect(gateway, f"/v1/realtime?call_id={call_id}") as beside:
@@ -467,9 +466,8 @@ async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_
         kinds = [event["type"] for event in caller.heard]
         assert "response.output_audio.delta" not in kinds
         assert "output_audio_buffer.started" in kinds
-        assert set(caller.tracks) == ({"audio", "video"} if video else {"audio"})
-        if video:
-            assert (await caller.tracks["video"].recv()).width == 64
+        assert set(caller.tracks) == {"audio", "video"}
+        assert (await caller.tracks["video"].recv()).width == 64
         assert (await http.post(f"{where}/hangup")).status_code == 200
         await until(lambda: not gateway.inside.sessions.all())
         assert (await http.post(f"{where}/hangup")).status_code == 404
@@ -483,6 +481,7 @@ async def test_who_hangs_up_leaves_nothing_behind(
     caller = Caller()
     await caller.call(http, video=False)
     await caller.until(lambda event: event["type"] == "session.created")
+    assert set(caller.tracks) == {"audio"}, "no face: nobody asked for it"
     await caller.pc.close()
     await until(lambda: not gateway.inside.sessions.all())
     broken = await http.post(

@@ -8,6 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
+from gateway.answers import sharing
 from gateway.answers.cache import AnswerCache, Speaker
 from gateway.answers.sharing import SharedLessons
 from tests.gateway.conftest import eventually, until
@@ -17,6 +20,12 @@ from visavis.wire.bus import Bus
 from visavis.wire.subjects import LEARNED_ANSWERS
 
 ADA = Speaker("You are Ada.", "en")
+LOOK_S = 0.3
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "REVIEW_S", LOOK_S)
 
 
 @asynccontextmanager
@@ -69,7 +78,7 @@ async def test_learned_answers_outlive_the_disk_of_the_bus_but_not_their_forgett
         async with gateway(bus, tmp_path / "one") as again:
             await again.forget_learned()
         async with gateway(bus, tmp_path / "three"), gateway(bus, tmp_path / "four") as four:
-            await asyncio.sleep(3.0)  # longer than they take to look
+            await asyncio.sleep(1.5 * LOOK_S + 0.5)  # longer than they take to look
             assert not knows(four), "what was forgotten has come back"
         await bus.close()
 
