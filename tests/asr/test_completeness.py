@@ -75,42 +75,42 @@ SAYS_NOTHING = [
 SURE, RATHER = 0.65, 0.5
 
 
-@pytest.mark.parametrize(("text", "language"), GOES_ON)
-def test_nobody_ends_like_this(text: str, language: str) -> None:
-    assert finished_odds(text, language) < -1
-    assert fused(0.99, finished_odds(text, language), language) < RATHER
+def test_nobody_ends_like_this() -> None:
+    for text, language in GOES_ON:
+        assert finished_odds(text, language) < -1
+        assert fused(0.99, finished_odds(text, language), language) < RATHER
 
 
-@pytest.mark.parametrize(("text", "language"), FINISHED)
-def test_this_is_complete(text: str, language: str) -> None:
-    assert finished_odds(text, language) > 1
+def test_this_is_complete() -> None:
+    for text, language in FINISHED:
+        assert finished_odds(text, language) > 1
 
 
-@pytest.mark.parametrize(("text", "language"), SHORT)
-def test_short_answers_and_questions_are_whole(text: str, language: str) -> None:
-    assert fused(0.5, finished_odds(text, language), language) > RATHER
+def test_short_answers_and_questions_are_whole() -> None:
+    for text, language in SHORT:
+        assert fused(0.5, finished_odds(text, language), language) > RATHER
 
 
-@pytest.mark.parametrize("text", ["Yes, but.", "Maybe the.", "Why the?"])
-def test_what_hangs_behind_a_short_answer_goes_on(text: str) -> None:
-    assert fused(0.9, finished_odds(text, "en"), "en") < RATHER
+def test_what_hangs_behind_a_short_answer_goes_on() -> None:
+    for text in ("Yes, but.", "Maybe the.", "Why the?"):
+        assert fused(0.9, finished_odds(text, "en"), "en") < RATHER
 
 
-@pytest.mark.parametrize(("text", "language"), SENTENCES)
-def test_a_whole_sentence_is_finished_whatever_its_intonation(text: str, language: str) -> None:
-    odds = finished_odds(text, language)
-    assert fused(0.0, odds, language) > RATHER
-    assert fused(0.5, odds, language) > SURE
+def test_a_whole_sentence_is_finished_whatever_its_intonation() -> None:
+    for text, language in SENTENCES:
+        odds = finished_odds(text, language)
+        assert fused(0.0, odds, language) > RATHER
+        assert fused(0.5, odds, language) > SURE
 
 
-@pytest.mark.parametrize(("text", "language"), BROKEN_OFF)
-def test_a_broken_sentence_goes_on_whatever_its_intonation(text: str, language: str) -> None:
-    assert fused(1.0, finished_odds(text, language), language) < RATHER
+def test_a_broken_sentence_goes_on_whatever_its_intonation() -> None:
+    for text, language in BROKEN_OFF:
+        assert fused(1.0, finished_odds(text, language), language) < RATHER
 
 
-@pytest.mark.parametrize(("text", "language"), SAYS_NOTHING)
-def test_elsewhere_the_words_leave_it_to_the_turn_detector(text: str, language: str) -> None:
-    assert finished_odds(text, language) == 0.0
+def test_elsewhere_the_words_leave_it_to_the_turn_detector() -> None:
+    for text, language in SAYS_NOTHING:
+        assert finished_odds(text, language) == 0.0
 
 
 def test_a_comma_behind_a_statement_means_more_than_behind_a_question() -> None:
@@ -141,20 +141,20 @@ NOT_TOLD = [
 ]
 
 
-@pytest.mark.parametrize(("text", "language"), TOLD)
-def test_a_statement_that_nobody_asked_for_leads_up_to_something(text: str, language: str) -> None:
-    odds = finished_odds(text, language)
-    assert states(text, language)
-    wait, unprompted = (
-        EndpointRules().wait_frames(fused(0.8, odds, language, unprompted=unprompted))
-        for unprompted in (False, True)
-    )
-    assert wait + 10 <= unprompted <= 30
+def test_a_statement_that_nobody_asked_for_leads_up_to_something() -> None:
+    for text, language in TOLD:
+        odds = finished_odds(text, language)
+        assert states(text, language)
+        wait, unprompted = (
+            EndpointRules().wait_frames(fused(0.8, odds, language, unprompted=unprompted))
+            for unprompted in (False, True)
+        )
+        assert wait + 10 <= unprompted <= 30
 
 
-@pytest.mark.parametrize(("text", "language"), NOT_TOLD)
-def test_what_asks_or_wants_or_is_short_is_no_statement(text: str, language: str) -> None:
-    assert not states(text, language)
+def test_what_asks_or_wants_or_is_short_is_no_statement() -> None:
+    for text, language in NOT_TOLD:
+        assert not states(text, language)
 
 
 def test_behind_a_whole_number_more_digits_may_come() -> None:

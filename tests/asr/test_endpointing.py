@@ -41,13 +41,6 @@ def frames_until_end(endpointer: Endpointer) -> int:
     raise AssertionError("never ended")
 
 
-def test_speech_starts_where_its_first_frame_was() -> None:
-    endpointer = Endpointer()
-    assert run(endpointer, 0.0, 10) == []
-    signals = run(endpointer, 0.9, RULES.start_frames)
-    assert signals == [Signal(Kind.STARTED, 10 * FRAME_SAMPLES)]
-
-
 def test_a_click_is_not_speech() -> None:
     endpointer = Endpointer()
     for _ in range(20):
@@ -90,10 +83,6 @@ def test_a_quiet_frame_is_silence_as_soon_as_the_vad_is_no_longer_sure() -> None
     run(endpointer, 1.0, 20)
     assert endpointer.hear_frame(0.8) == []
     assert endpointer.hear_frame(0.8, quiet=True) == [Signal(Kind.PAUSED, 21 * FRAME_SAMPLES)]
-
-
-def test_an_unfinished_sentence_is_waited_for() -> None:
-    assert frames_until_end(paused(0.05)) == RULES.longest_wait_frames
 
 
 def test_doubt_waits_in_between_and_longer_the_less_sure() -> None:

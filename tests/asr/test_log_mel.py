@@ -45,25 +45,19 @@ def test_silence_is_flat_at_the_floor() -> None:
     assert mel == pytest.approx((-10.0 + 4.0) / 4.0)
 
 
-def test_ten_times_the_level_is_twenty_decibels() -> None:
-    soft, loud = log_mel(tone(1000, level=0.05)), log_mel(tone(1000, level=0.5))
-    # A factor of 100 in power is 2 in log10, and that is divided by 4.
-    assert loud.max() - soft.max() == pytest.approx(0.5, abs=1e-3)
-
-
 def test_nothing_lies_more_than_eight_below_the_peak() -> None:
     mel = log_mel(np.concatenate([tone(440), np.zeros(16_000, np.float32)]))
     assert mel.max() - mel.min() == pytest.approx(2.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("n_samples", [400, 512, 1599, 1600, 16_001])
+@pytest.mark.parametrize("n_samples", [400, 1599, 16_001])
 def test_one_frame_per_hop(n_samples: int) -> None:
     mel = log_mel(np.zeros(n_samples, np.float32))
     assert mel.shape == (N_MELS, n_samples // HOP_SAMPLES)
     assert mel.dtype == np.float32
 
 
-@pytest.mark.parametrize("even", [0, 100, 199, 200, 359, 360, 361, 7_777, 16_000])
+@pytest.mark.parametrize("even", [0, 199, 361, 16_000])
 def test_what_is_the_same_at_the_beginning_is_computed_once_and_comes_out_the_same(
     even: int,
 ) -> None:

@@ -98,7 +98,7 @@ async def test_a_recording_is_recognised() -> None:
     assert audio.value == pytest.approx(len(QUESTION) / 16_000)
 
 
-@pytest.mark.parametrize("rate", [8_000, 22_050, 44_100, 48_000])
+@pytest.mark.parametrize("rate", [8_000, 44_100])
 async def test_any_common_rate_is_resampled(rate: int) -> None:
     n = rate * 2
     sound = np.full(n, 0.5, np.float32)
@@ -159,7 +159,7 @@ async def test_recordings_are_limited_and_free_their_place() -> None:
         assert (await stub.Recognize(recording(QUESTION))).text == "40"
 
 
-@pytest.mark.parametrize("n_samples", [100, 320, 511, 512, 513, 16_000])
+@pytest.mark.parametrize("n_samples", [100, 513, 16_000])
 async def test_a_stream_is_recognised_whatever_its_chunks(n_samples: int) -> None:
     async with serving() as stub:
         transcripts = await stream(stub, config(), *pieces(QUESTION, n_samples))

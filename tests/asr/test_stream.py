@@ -367,12 +367,6 @@ def test_no_partial_is_asked_for_while_an_answer_is_awaited() -> None:
     assert len(desk.waiting) == 1
 
 
-def test_no_partials_unless_wanted() -> None:
-    desk = Desk(interim=False)
-    desk.feed(loud(200))
-    assert desk.asked == []
-
-
 def looks_at_a_fading_question(*, foresight: bool) -> list[Heard]:
     desk = Desk(interim=True, foresight=foresight)
     desk.text = "What is the capital of France?"
@@ -392,14 +386,6 @@ def test_who_does_not_ask_for_foresight_is_told_each_look_once_and_no_probabilit
     looks = looks_at_a_fading_question(foresight=False)
     assert len(looks) == len(looks_at_a_fading_question(foresight=True)) - 1
     assert {look.end_of_turn for look in looks} == {0.0}
-
-
-def test_half_closing_in_the_middle_of_a_word_gives_what_was_said() -> None:
-    desk = Desk()
-    desk.feed(loud(40))
-    desk.take(desk.listener.finish())
-    assert desk.kinds == [Event.SPEECH_STARTED, Event.FINAL]
-    assert desk.events[-1].text == "40"
 
 
 def test_a_long_monologue_is_recognised_piecewise_and_whole() -> None:

@@ -35,8 +35,6 @@ from visavis.tools.bench.turns import load_turn_clips
 from visavis.wire.media import TranscriptEvent
 
 CLIPS = Path(__file__).parent.parent / "clips"
-ENGLISH = ("two_cities_01", "austen_0880", "jfk")
-MANDARIN = ("zh/funasr_asr_example", "zh/nls_digits")
 _DIGITS = str.maketrans("一二三四五六七八九", "123456789")
 
 
@@ -120,14 +118,10 @@ def finals(heard: list[Heard]) -> list[Heard]:
 
 
 async def test_recordings_are_understood(hearing: Hearing) -> None:
-    for name in ENGLISH[1:]:  # the first is heard live
-        heard = await hearing.recognize(sound(name), "en")
-        assert error_rate(name, heard.text, "en") <= 0.15, heard.text
-    for name in MANDARIN:
-        heard = await hearing.recognize(sound(name), "zh")
-        assert error_rate(name, heard.text, "zh") <= 0.3, heard.text
-        # In simplified characters.
-        assert name != MANDARIN[0] or "欢迎大家来体验" in heard.text
+    """Those that are not heard live."""
+    for name, language, worst in (("jfk", "en", 0.15), ("zh/nls_digits", "zh", 0.3)):
+        heard = await hearing.recognize(sound(name), language)
+        assert error_rate(name, heard.text, language) <= worst, heard.text
 
 
 async def test_whisper_understands_english_and_times_it(hearing: Hearing) -> None:
@@ -175,22 +169,28 @@ async def test_clipped_speech_is_still_understood(hearing: Hearing) -> None:
     assert error_rate("two_cities_01", heard.text, "en") <= 0.3
 
 
-@pytest.mark.parametrize(("name", "language"), [(ENGLISH[0], "en"), (MANDARIN[0], "zh")])
-async def test_a_live_sentence_ends_soon_after_its_last_word(
-    hearing: Hearing, name: str, language: str
-) -> None:
-    heard = await live(hearing, clip(name), language)
-    (final,) = finals(heard)
-    assert error_rate(name, final.text, language) <= 0.3
-    assert final.language == language
+def ends_soon(final: Heard) -> None:
+    """After its last word."""
     assert final.end_of_turn > 0.7  # calibrated: of such pauses some go on
     assert final.at_samples - final.speech_end_samples <= 0.25 * SAMPLE_RATE_HZ
+
+
+async def test_a_live_sentence_is_told_in_simplified_characters_and_ends_soon(
+    hearing: Hearing,
+) -> None:
+    name = "zh/funasr_asr_example"
+    (final,) = finals(await live(hearing, clip(name), "zh"))
+    assert error_rate(name, final.text, "zh") <= 0.3
+    assert "欢迎大家来体验" in final.text
+    assert final.language == "zh"
+    ends_soon(final)
 
 
 async def test_a_sentence_that_sounds_unfinished_is_waited_for(hearing: Hearing) -> None:
     heard = await live(hearing, clip("austen_0880"), "en")
     (final,) = finals(heard)
     assert final.at_samples - final.speech_end_samples > 0.6 * SAMPLE_RATE_HZ
+    assert error_rate("austen_0880", final.text, "en") <= 0.15, final.text
 
 
 async def test_a_telephone_rate_is_understood(hearing: Hearing) -> None:
@@ -204,7 +204,7 @@ def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: s
     transcriber, pcm = hearing.ear(bundle_name).transcriber, sound("two_cities_01")
     said = transcriber.transcribe(pcm, "en").text
     astray = f"{said[:30]} what was the weather like yesterday in the city"
-    for draft in (said, said[: len(said) // 2], astray, "Something else was said", "\ufffd\0"):
+    for draft in (said, said[: len(said) // 2], astray, "\ufffd\0"):
         heard = transcriber.transcribe(pcm, "en", draft).text
         # A quantised network rounds many tokens at once another way: marks may differ.
         assert units(heard, "en") == units(said, "en")
@@ -244,20 +244,16 @@ async def test_partials_come_early_and_their_stable_part_stays(hearing: Hearing)
     for event in heard[heard.index(first) :]:
         assert event.text.startswith(stable)
         stable = event.text[: event.stable_characters]
-    assert error_rate("two_cities_01", finals(heard)[-1].text, "en") <= 0.15
+    (final,) = finals(heard)
+    assert error_rate("two_cities_01", final.text, "en") <= 0.15 and final.language == "en"
+    ends_soon(final)
     partials = [e for e in heard if e.event is TranscriptEvent.PARTIAL]
     assert partials[-1].stable_characters >= len("It was the best of times")
 
 
 @pytest.mark.parametrize(
     "file",
-    [
-        "en_unfinished_01",
-        "en_unfinished_02",
-        "en_hesitant_03",
-        "zh_unfinished_06",
-        "zh_hesitant_03",
-    ],
+    ["en_unfinished_01", "en_hesitant_03", "zh_unfinished_06"],
 )
 async def test_a_pause_where_nobody_ends_does_not_end_the_turn(hearing: Hearing, file: str) -> None:
     turn = next(c for c in load_turn_clips(CLIPS.parent / "turns") if c.path.stem == file)
@@ -266,7 +262,7 @@ async def test_a_pause_where_nobody_ends_does_not_end_the_turn(hearing: Hearing,
     assert final.at_samples >= turn.turn_end
 
 
-@pytest.mark.parametrize("file", ["en_finished_00", "en_short_08", "zh_finished_01"])
+@pytest.mark.parametrize("file", ["en_short_08", "zh_finished_01"])
 async def test_a_finished_question_is_not_held_up(hearing: Hearing, file: str) -> None:
     turn = next(c for c in load_turn_clips(CLIPS.parent / "turns") if c.path.stem == file)
     heard = await live(hearing, turn.sound(), turn.language, interim=True)

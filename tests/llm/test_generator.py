@@ -9,7 +9,7 @@ from services.llm.generator import Answer, AnswerRequest, Generator
 from services.llm.prompt import CUT_MARK
 from tests.fakes import ManualClock
 from tests.llm.fake_backend import DEFAULTS, FakeBackend, words
-from visavis.serving.errors import EngineError, InvalidInputError
+from visavis.serving.errors import InvalidInputError
 
 HELLO = (ChatMessage("user", "Hello"),)
 
@@ -138,14 +138,6 @@ async def test_closing_the_pieces_frees_the_slot() -> None:
     assert backend.at_work == {0}
     await answer.pieces.aclose()
     assert not backend.at_work
-
-
-async def test_a_failing_backend_is_heard_of_after_what_it_said() -> None:
-    backend = FakeBackend(Delta("Well"), EngineError("gone"))
-    answer = ask(backend, AnswerRequest(HELLO))
-    assert await anext(answer.pieces) == "Well"
-    with pytest.raises(EngineError, match="gone"):
-        await anext(answer.pieces)
 
 
 async def test_tokens_are_estimated_where_the_backend_does_not_tell() -> None:

@@ -146,9 +146,9 @@ async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(
     backend: LlamaCppBackend,
 ) -> None:
     started = time.process_time()
-    await answer(backend, question("word apple tree house " * 70, max_tokens=1))
+    await answer(backend, question("word apple tree house " * 45, max_tokens=1))
     whole_s = time.process_time() - started
-    long = backend.stream(question("apple word house tree " * 70, max_tokens=1))
+    long = backend.stream(question("apple word house tree " * 45, max_tokens=1))
     started = time.process_time()
     await anext(long)  # taken up: the slot reads now
     await long.aclose()
@@ -208,8 +208,8 @@ async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
     backend = backend_of(model_file, context_tokens=160)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
-    history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 20
-    request = AnswerRequest((*history, ChatMessage("user", "x" * 10_000)), max_tokens=4)
+    history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 6
+    request = AnswerRequest((*history, ChatMessage("user", "x" * 3_000)), max_tokens=4)
     made = generator.answer(request, 0)
     assert "".join([piece async for piece in made.pieces])
     await backend.close()
@@ -217,17 +217,17 @@ async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
 
 
 async def test_a_conversation_that_is_cut_is_not_read_anew(model_file: Path) -> None:
-    backend = backend_of(model_file, context_tokens=384)
+    backend = backend_of(model_file, context_tokens=256)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
     history: list[ChatMessage] = []
     prompts, read = [], []
-    for number in range(5):  # the last is cut, and what is left is moved
-        question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 4)
+    for number in range(4):  # the last is cut, and what is left is moved
+        question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 3)
         made = generator.answer(AnswerRequest((*history, question), max_tokens=1), 0)
         async for _ in made.pieces:
             pass
-        history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 3)]
+        history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 2)]
         prompts.append(made.ledger.prompt_tokens)
         read.append(made.ledger.prompt_tokens - made.ledger.cached_tokens)
     await backend.close()

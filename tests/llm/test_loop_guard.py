@@ -1,5 +1,3 @@
-import pytest
-
 from services.llm.loop_guard import LoopGuard
 
 
@@ -9,10 +7,8 @@ def run(text: str, size: int = 1) -> tuple[str, bool]:
     return "".join(out) + guard.finish(), guard.looping
 
 
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_ordinary_text_passes_unchanged() -> None:
+    for text in (
         "The capital of France is Paris. The capital of Spain is Madrid! Which one do you like?",
         "Yes. Yes! Ha ha ha ha! No. No.",
         "Pi is 3.14159. E is 2.71828, Dr. Who said.",
@@ -24,24 +20,23 @@ def run(text: str, size: int = 1) -> tuple[str, bool]:
         "I recommend Dr. Brown for teeth. I recommend Dr. Green for eyes.",
         "...",
         "",
-    ],
-)
-def test_ordinary_text_passes_unchanged(text: str, size: int) -> None:
-    assert run(text, size) == (text, False)
+    ):
+        for size in (1, 4, 1000):
+            assert run(text, size) == (text, False)
 
 
-@pytest.mark.parametrize("size", [1, 4, 1000])
-@pytest.mark.parametrize(
-    ("text", "heard"),
-    [
-        ("I like the sea. It is blue. I like the sea. It is blue.", "I like the sea. It is blue. "),
+def test_a_sentence_is_never_heard_twice() -> None:
+    for text, heard in (
+        (
+            "I like the sea. It is blue. I like the sea. It is blue.",
+            "I like the sea. It is blue. ",
+        ),
         ("I am glad to be here! I AM glad, to be here.", "I am glad to be here! "),
         ("It opens at 9 a.m. It opens at 9 a.m. It", "It opens at 9 a.m. "),
         ("法国的首都是巴黎。法国的首都是巴黎。法国", "法国的首都是巴黎。"),
-    ],
-)
-def test_a_sentence_is_never_heard_twice(text: str, heard: str, size: int) -> None:
-    assert run(text, size) == (heard, True)
+    ):
+        for size in (1, 4, 1000):
+            assert run(text, size) == (heard, True)
 
 
 def test_a_repeated_sentence_cut_off_at_the_end_is_dropped_too() -> None:

@@ -109,10 +109,7 @@ async def test_generate_streams_and_ends_with_the_counts() -> None:
         (llm_pb2.GenerateRequest(), "messages: none given"),
         (request(role=llm_pb2.Message.ROLE_UNSPECIFIED), "messages[0].role: 0 is none of"),
         (request(role=llm_pb2.Message.SYSTEM), "the last message must be USER"),
-        (request(max_tokens=5000), "max_tokens: 5000 is not between 1 and 2048"),
         (request(temperature=-1.0), "temperature: -1 is not between 0 and 2"),
-        (request(stop=["x"] * 9), "stop: 9 strings, at most 8"),
-        (request(" "), "messages[0].content: nothing to answer"),
     ],
 )
 async def test_bad_requests_are_explained(bad: llm_pb2.GenerateRequest, complaint: str) -> None:

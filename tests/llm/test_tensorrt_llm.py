@@ -150,24 +150,35 @@ async def test_an_answer_that_is_left_is_aborted(
 
 
 @pytest.mark.parametrize(
-    ("error", "ours", "complaint"),
+    ("error", "ours", "complaint", "when"),
     [
         (
             recorded.RequestError("CUDA out of memory. Tried to allocate 2 GiB"),
             EngineError,
             "GPU is out of memory.*kv_cache_fraction",
+            "working",
         ),
-        (MemoryError(), EngineError, "out of memory: MemoryError"),
+        (MemoryError(), EngineError, "out of memory: MemoryError", "working"),
         (
             recorded.RequestError("prompt length 90 exceeds max_seq_len 50"),
             InvalidInputError,
             "refuses the request: prompt length 90",
+            "submitting",
         ),
-        (recorded.RequestError("forward\nfailed"), EngineError, "TensorRT-LLM failed: forward f"),
-        (RuntimeError("prompt length exceeds it"), EngineError, "TensorRT-LLM failed"),
+        (
+            recorded.RequestError("forward\nfailed"),
+            EngineError,
+            "TensorRT-LLM failed: forward f",
+            "working",
+        ),
+        (
+            RuntimeError("prompt length exceeds it"),
+            EngineError,
+            "TensorRT-LLM failed",
+            "submitting",
+        ),
     ],
 )
-@pytest.mark.parametrize("when", ["submitting", "working"])
 async def test_errors_of_the_engine_become_ours(
     loaded: tuple[TensorRtLlmBackend, LLM],
     monkeypatch: pytest.MonkeyPatch,
