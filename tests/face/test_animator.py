@@ -240,15 +240,6 @@ def test_a_pause_behind_the_last_frame_can_be_gone_back_from() -> None:
     assert [f.last for f in viewer.frames[before:] if not f.live][-1]
 
 
-def test_the_first_speaking_frame_needs_only_the_first_chunk() -> None:
-    animator = Animator(seed=1)
-    animator.next_frame(0.0)
-    lips = lips_of(mel_chunks(SENTENCE)[:1])
-    animator.speak_turn(1, lips, 0.001)
-    frame = animator.next_frame(0.001)
-    assert frame is not None and (frame.turn, frame.index, frame.live) == (1, 0, False)
-
-
 def test_frames_wait_for_lips_that_are_not_known() -> None:
     viewer = Viewer(Animator(seed=1))
     chunks = mel_chunks(SENTENCE)
@@ -403,15 +394,6 @@ def test_a_clock_that_is_heard_before_the_mel_counts() -> None:
     assert indices == list(range(12, 38))
 
 
-def test_stale_turns_are_ignored() -> None:
-    animator = Animator(seed=1)
-    animator.advance(5, 0.0)
-    animator.speak_turn(4, lips_of(mel_chunks(SENTENCE)), 0.0)
-    animator.played(4, 1.0, 0.0)
-    frame = animator.next_frame(0.0)
-    assert frame is not None and frame.live and animator.turn == 0
-
-
 def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
@@ -425,18 +407,6 @@ def test_an_empty_turn_still_says_that_it_is_over() -> None:
     animator.speak_turn(1, lips_of([empty]), 0.0)
     frame = animator.next_frame(0.0)
     assert frame is not None and frame.last and frame.turn == 1
-
-
-def test_same_seed_and_input_give_the_same_frames() -> None:
-    def frames() -> list[Frame]:
-        viewer = Viewer(Animator(seed=9))
-        viewer.run(0.5)
-        viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-        viewer.play(1)
-        viewer.run(4.0)
-        return viewer.frames
-
-    assert frames() == frames()
 
 
 def test_sound_lips_keep_closures_that_fall_between_frames() -> None:

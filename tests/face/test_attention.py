@@ -26,7 +26,7 @@ def targets(phase: Phase, seconds: float, seeds: range) -> np.ndarray:
 def test_people_look_away_to_speak_and_more_to_think(
     phase: Phase, least: float, most: float
 ) -> None:
-    away = targets(phase, 60.0, range(6)) > 0.2
+    away = targets(phase, 30.0, range(6)) > 0.2
     assert least < away.mean() < most
 
 

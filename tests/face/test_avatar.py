@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from services.face.avatar.packing import pack
 from services.face.avatar.store import DEFAULT_AVATAR, AvatarStore
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
-from tests.face.portraits import DEFAULT_FOLDER, astronaut, picture_of, portrait
+from tests.face.portraits import DEFAULT_FOLDER, astronaut, picture_of
 from tests.full_disk import limited_files
 from visavis.serving.errors import (
-    AlreadyExistsError,
     AtCapacityError,
     InvalidInputError,
     UnknownNameError,
@@ -117,25 +115,6 @@ def test_other_version_asks_to_make_it_again(saved: Path) -> None:
     about.write_text(about.read_text().replace("version = ", "version = 9"))
     with pytest.raises(InvalidInputError, match="make it again"):
         load_avatar(saved)
-
-
-def test_avatar_is_made_worn_and_deleted(tmp_path: Path, bundle: Callable[[str], Path]) -> None:
-    folder = bundle("face-landmarks")
-    store = AvatarStore(tmp_path / "avatars", lambda: PortraitStudio(folder))
-    made = store.make("mine", portrait())
-    assert store.names() == [DEFAULT_AVATAR] and not (tmp_path / "avatars").exists()
-    kept = store.keep(made)
-    assert store.names() == [DEFAULT_AVATAR, "mine"] and not kept.builtin
-    assert store.portrait("mine").startswith(b"\xff\xd8")
-    assert [entry.name for entry in (tmp_path / "avatars").iterdir()] == ["mine"]
-    worn = Renderer(store.load("mine"))
-    assert picture_of(worn, FacePose(jaw_open=0.4)).shape == (made.size, made.size, 3)
-    with pytest.raises(AlreadyExistsError):
-        store.keep(made)
-    store.delete("mine")
-    assert store.names() == [DEFAULT_AVATAR]
-    with pytest.raises(UnknownNameError):
-        store.load("mine")
 
 
 def test_a_deletion_that_is_cut_off_leaves_the_name_free_and_is_made_up_for(

@@ -96,15 +96,6 @@ async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(
     assert rehearsed == [True]
 
 
-def test_same_pose_same_bytes() -> None:
-    pose = FacePose(jaw_open=0.4, yaw=0.1, pitch=-0.05, blink_left=0.3, gaze_x=0.4, smile=0.2)
-    first = picture(pose)
-    picture(FacePose(jaw_open=1.0))
-    assert (picture(pose) == first).all()
-    again = HeadRenderer(model_of(read_bundle(bundle_files()), SIZE))
-    assert (again.draw(pose)[..., :3] == first).all()
-
-
 def test_nothing_is_left_of_the_picture_before() -> None:
     """Nor of another head of as many triangles before another wall."""
     model = model_of(read_bundle(bundle_files()), SIZE)
@@ -225,11 +216,10 @@ def test_what_is_never_seen_is_left_out_and_nothing_else() -> None:
         assert differs.mean() < 0.001
 
 
-@pytest.mark.parametrize("name", ["ada", "cleo"])
-def test_small_pictures_have_fewer_ribbons_of_hair_that_cover_as_much(name: str) -> None:
-    files = {file: (BUILTIN_FOLDER / name / file).read_bytes() for file in FILES}
+def test_small_pictures_have_fewer_ribbons_of_hair_that_cover_as_much() -> None:
+    files = {file: (BUILTIN_FOLDER / "ada" / file).read_bytes() for file in FILES}
     whole = model_of(read_bundle(files), 512)
-    less = shipped(name)
+    less = shipped("ada")
     hair = whole.part_of.max()
     assert (less.part_of == hair).sum() < 0.8 * (seen_alone(whole).part_of == hair).sum()
     for pose in (FacePose(), FacePose(yaw=0.35), FacePose(yaw=-0.35, pitch=0.15)):

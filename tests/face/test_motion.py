@@ -135,12 +135,12 @@ def segmented() -> Motion:
 
 @pytest.fixture(scope="module")
 def lived(segmented: Motion) -> np.ndarray:
-    return np.stack([segmented.pose(frame) for frame in range(6 * PERIOD)])
+    return np.stack([segmented.pose(frame) for frame in range(3 * PERIOD)])
 
 
 def test_what_is_drawn_once_is_all_that_is_ever_seen(segmented: Motion, lived: np.ndarray) -> None:
     drawn = np.stack([segmented.drawn_pose(index) for index in range(PERIOD)])
-    for block in range(6 * SEGMENTS):
+    for block in range(3 * SEGMENTS):
         segment = segment_of(block, SEGMENTS)
         seen = lived[block * LENGTH : (block + 1) * LENGTH]
         np.testing.assert_array_equal(seen, drawn[segment * LENGTH : (segment + 1) * LENGTH])
@@ -177,7 +177,7 @@ def test_its_segments_differ(lived: np.ndarray) -> None:
 
 def test_two_visitors_of_one_avatar_do_not_blink_in_unison(segmented: Motion) -> None:
     rng = np.random.default_rng(1)
-    starts = rng.integers(0, 2**31, 6)
+    starts = rng.integers(0, 2**31, 4)
     lids = np.array(
         [
             column(np.stack([segmented.pose(int(s) + k) for k in range(MINUTE)]), "blink_left")

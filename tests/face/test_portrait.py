@@ -26,7 +26,6 @@ from services.face.avatar.making.portrait import (
     check_face,
     check_seen,
     crop_head,
-    head_angles,
 )
 from services.face.avatar.mesh import head_frame
 from tests.face.portraits import (
@@ -47,27 +46,17 @@ def studio(bundle: Callable[[str], Path]) -> PortraitStudio:
     return PortraitStudio(bundle("face-landmarks"))
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg", ".webp"])
-def test_header_tells_the_size_of_every_format(suffix: str) -> None:
+def test_header_tells_the_size_of_every_format() -> None:
     picture = np.zeros((37, 91, 3), np.uint8)
-    assert image_size(encoded(picture, suffix)) == (91, 37)
+    for suffix in (".png", ".jpg", ".webp"):
+        assert image_size(encoded(picture, suffix)) == (91, 37)
+    _, lossless = cv2.imencode(".webp", picture, [cv2.IMWRITE_WEBP_QUALITY, 101])
+    assert image_size(lossless.tobytes()) == (91, 37)
 
 
-def test_lossless_webp_header_tells_the_size() -> None:
-    _, content = cv2.imencode(
-        ".webp", np.zeros((300, 5, 3), np.uint8), [cv2.IMWRITE_WEBP_QUALITY, 101]
-    )
-    assert image_size(content.tobytes()) == (5, 300)
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"GIF89a" + bytes(50), b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"]
-)
-def test_no_size_without_a_whole_header(content: bytes) -> None:
-    assert image_size(content) is None
-
-
-def test_cut_headers_never_raise() -> None:
+def test_cut_headers_never_raise_and_tell_none() -> None:
+    for none in (b"", b"GIF89a" + bytes(50), b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"):
+        assert image_size(none) is None
     for suffix in (".png", ".jpg", ".webp"):
         whole = encoded(np.zeros((20, 20, 3), np.uint8), suffix)
         for length in range(0, min(len(whole), 400)):
@@ -132,17 +121,19 @@ async def test_what_was_erased_of_a_picture_does_not_come_back(
     assert (read[:, :20] == 51).all() and (read[:, 20:] == 255).all()
 
 
-@pytest.mark.parametrize("orientation", range(1, 9))
-@pytest.mark.parametrize("height", [20, 30])
+@pytest.mark.parametrize(("orientation", "height"), [(1, 20), (6, 20), (7, 30)])
 async def test_what_was_erased_is_where_the_picture_was_turned_to(
     orientation: int, height: int
 ) -> None:
+    """Turned and mirrored; of a square, too, whose shape does not tell how."""
     pixels = np.random.default_rng(0).integers(0, 200, (height, 30, 4), np.uint8)
     pixels[..., 3] = 255
     pixels[:5, :9, 3] = 0
     read = await Decoder(10).decode(png_to_be_turned(pixels, orientation), Reading.COLOUR)
-    shown = png_to_be_turned(pixels[..., :3], orientation)
-    turned = await Decoder(10).decode(shown, Reading.COLOUR)
+    # As whoever looks at it sees it, which the other tests of a decoder hold.
+    content = np.frombuffer(png_to_be_turned(pixels[..., :3], orientation), np.uint8)
+    turned = cv2.imdecode(content, cv2.IMREAD_COLOR)
+    assert turned is not None
     erased = (read == 255).all(axis=2)
     assert erased.sum() == 45 and (read[~erased] == turned[~erased]).all()
     corner = pixels[:5, :9, :3].reshape(-1, 3)
@@ -205,22 +196,14 @@ def _facing(yaw: float, pitch: float, roll: float) -> Landmarks:
     return Landmarks(turned.astype(np.float32), np.zeros((2, 3), np.float32), 1.0)
 
 
-@pytest.mark.parametrize("angles", [(0.3, 0, 0), (0, -0.25, 0), (0, 0, 0.5)])
-def test_angles_are_found_back(angles: tuple[float, float, float]) -> None:
-    assert head_angles(_facing(*angles).points) == pytest.approx(angles, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     ("angles", "word"),
     [((0.7, 0, 0), "sideways"), ((0, 0.7, 0), "up or down"), ((0, 0, 0.8), "over")],
 )
 def test_turned_heads_are_refused(angles: tuple[float, float, float], word: str) -> None:
+    check_face(_facing(0.2, -0.2, 0.2), 800, 800)
     with pytest.raises(InvalidInputError, match=f"turned {word} by 4\\d degrees"):
         check_face(_facing(*angles), 800, 800)
-
-
-def test_frontal_head_passes() -> None:
-    check_face(_facing(0.2, -0.2, 0.2), 800, 800)
 
 
 def test_crop_keeps_the_face_in_the_middle_and_inside_the_picture() -> None:

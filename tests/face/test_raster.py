@@ -72,7 +72,7 @@ def test_later_triangles_cover_earlier_ones() -> None:
     texture = _texture()
     _, out = _draw(twice, source, texture, both)
     assert (out[5, 5] == texture[20, 20, :3]).all()
-    _, out = _draw(twice, source, texture, both[::-1])
+    _, out = _draw(twice, source, texture, np.ascontiguousarray(both[::-1]))
     assert (out[5, 5] == texture[0, 0, :3]).all()
 
 

@@ -408,29 +408,12 @@ async def attach_and_read(stub: Stub, session: str) -> Any:
 # Avatars and status
 
 
-async def test_avatars_are_listed_made_and_deleted() -> None:
-    async with serving() as stub:
-        image = png_of_declared_size(8, 8)
-        made = await stub.CreateAvatar(creation("me", image))
-        assert (made.name, made.builtin, made.width) == ("me", False, 32)
-        listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
-        assert [a.name for a in listed.avatars] == ["built-in", "me"]
-        error = await failing(
-            stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="me", image=b"x"))
-        )
-        assert error.code() is grpc.StatusCode.ALREADY_EXISTS
-        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="me"))
-        error = await failing(stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="built-in")))
-        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (None, "a photograph shows somebody, so say whose likeness it is"),
         ({"likeness": " "}, "likeness says nothing"),
         ({"agreed_to": ""}, "agreed_to says nothing"),
-        ({"stated_by": ""}, "stated_by says nothing"),
         ({"agreed_to": "x" * 501}, "agreed_to has 501 characters"),
         ({"likeness": "Ann\x07"}, "likeness has control characters"),
     ],

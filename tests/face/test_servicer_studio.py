@@ -68,28 +68,14 @@ async def test_animate_gives_video_that_decodes_and_moves_the_mouth(
     assert opened > 3 * still
 
 
-async def test_the_default_avatar_ships_and_stays(tmp_path: Path) -> None:
-    async with serving(tmp_path) as stub:
-        listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-        assert listed[0].builtin and listed[0].licence
-        asked = face_pb2.GetAvatarPortraitRequest(name=listed[0].name)
-        assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=listed[0].name))
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
 async def test_a_file_that_is_no_picture_is_refused(
     tmp_path: Path, bundle: Callable[[str], Path]
 ) -> None:
     bundle("face-landmarks")
     async with serving(tmp_path) as stub:
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
-            request = creation("me", b"PK\x03\x04 not a picture")
-            await stub.CreateAvatar(request)
-        listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-    assert "me" not in [avatar.name for avatar in listed]
+        error = await refused(stub, b"PK\x03\x04 not a picture")
+        assert await photographs(stub) == {"default": True}
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def fill(folder: Path, count: int) -> list[str]:
@@ -112,12 +98,16 @@ async def test_any_number_of_avatars_is_listed_from_their_records(tmp_path: Path
         portrait_ = await stub.GetAvatarPortrait(asked)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.GetAvatarPortrait(face_pb2.GetAvatarPortraitRequest(name="nobody"))
+        with pytest.raises(grpc.aio.AioRpcError) as stays:
+            await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="default"))
     photos = [avatar for avatar in answer.avatars if avatar.engine == "warp"]
     assert [avatar.name for avatar in photos] == ["default", *names]
     assert {(avatar.width, avatar.builtin) for avatar in photos[1:]} == {(512, False)}
     assert answer.ByteSize() < 10_000
     assert portrait_.jpeg == (DEFAULT_FOLDER / "portrait.jpg").read_bytes()
     assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+    assert stays.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert photos[0].builtin and photos[0].licence
 
 
 async def test_there_is_a_most_of_avatars(tmp_path: Path) -> None:
@@ -141,8 +131,22 @@ async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
         assert made.name == "good" and not slow.done()
         slow.cancel()
         await until(lambda: not decoder.is_running())
-        listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
-    assert [a.name for a in listed if a.engine == "warp"] == ["default", "good"]
+        assert await photographs(stub) == {"default": True, "good": False}
+        asked = face_pb2.GetAvatarPortraitRequest(name="good")
+        assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
+        loop = stub.RenderLoop(face_pb2.RenderLoopRequest(avatar="good", codec=media_pb2.H264))
+        assert (await loop.read()).loop.width == made.width
+        loop.cancel()
+        again = await refused(stub, good, "good")
+        assert again.code() is grpc.StatusCode.ALREADY_EXISTS
+        await stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name="good"))
+        assert await photographs(stub) == {"default": True}
+
+
+async def photographs(stub: Stub) -> dict[str, bool]:
+    """Whether each ships, by its name."""
+    listed = (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
+    return {avatar.name: avatar.builtin for avatar in listed if avatar.engine == "warp"}
 
 
 def decoders() -> psutil.Process | None:
@@ -154,9 +158,9 @@ def decoders() -> psutil.Process | None:
     return None
 
 
-async def refused(stub: Stub, image: bytes) -> grpc.aio.AioRpcError:
+async def refused(stub: Stub, image: bytes, name: str = "me") -> grpc.aio.AioRpcError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await stub.CreateAvatar(creation("me", image))
+        await stub.CreateAvatar(creation(name, image))
     return caught.value
 
 
