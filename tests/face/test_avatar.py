@@ -87,15 +87,10 @@ def test_unknown_name_lists_what_exists(store: AvatarStore) -> None:
             store.load(name)
 
 
-def test_builtin_stays(store: AvatarStore) -> None:
-    with pytest.raises(InvalidInputError, match="ships with the product"):
-        store.delete(DEFAULT_AVATAR)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "../x", "x" * 65, "ä", "a\n"])
-def test_bad_names_are_refused(store: AvatarStore, name: str) -> None:
-    with pytest.raises(InvalidInputError, match="no avatar name"):
-        store.check_new(name)
+def test_bad_names_are_refused(store: AvatarStore) -> None:
+    for name in ("", "a b", "../x", "x" * 65, "ä", "a\n"):
+        with pytest.raises(InvalidInputError, match="no avatar name"):
+            store.check_new(name)
 
 
 def test_a_name_that_would_do_is_said(store: AvatarStore) -> None:

@@ -19,7 +19,7 @@ from services.face.avatar.avatar import load_avatar
 from services.face.draw.pose import FacePose, Frame
 from services.face.engines.wav2lip.engine import PhotographedAvatar, PhotographRenderer
 from services.face.engines.wav2lip.face_crop import FaceCrop, face_crop
-from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack, silent_window
+from services.face.engines.wav2lip.mel import SILENCE, MelEar, MelTrack
 from services.face.engines.wav2lip.network import AHEAD_FRAMES, MouthNetwork, Mouths
 from services.face.lips.sound_track import SoundTrack
 from tests.face.fake_mouths import Arrays, FakeWav2Lip, loaded, pass_through
@@ -366,7 +366,3 @@ async def test_another_network_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineLoadError, match="not the generator of Wav2Lip"):
         async with loaded(Wrong(), tmp_path):
             pass
-
-
-def test_silence_is_a_window_too() -> None:
-    assert (silent_window() == SILENCE).all() and silent_window().shape == (80, 16)

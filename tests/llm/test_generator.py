@@ -110,12 +110,6 @@ async def test_what_is_read_may_say_a_line_twice_and_no_more_for_ever() -> None:
     assert not backend.at_work
 
 
-async def test_the_length_limit_is_reported() -> None:
-    answer = ask(FakeBackend(*words("One two", finish_reason="length")), AnswerRequest(HELLO))
-    await text_of(answer)
-    assert answer.ledger.finish_reason == "length"
-
-
 async def test_only_spoken_answers_lose_their_markdown() -> None:
     backend = FakeBackend(*words("This is **bold**"))
     assert await text_of(ask(backend, AnswerRequest(HELLO))) == "This is **bold**"

@@ -182,9 +182,18 @@ async def test_a_call_that_waits_for_its_slot_is_not_begun(backend: LlamaCppBack
     assert await waiting
 
 
-async def test_closing_ends_what_is_at_work(model_file: Path) -> None:
+async def test_signals_still_reach_the_process_and_closing_ends_what_is_at_work(
+    model_file: Path,
+) -> None:
+    got, loop = asyncio.Event(), asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGTERM, got.set)
     backend = backend_of(model_file)
-    await backend.load()
+    try:
+        await backend.load()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(got.wait(), 30)
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
     story = backend.stream(question(STORY, max_tokens=900))
     await anext(story)
     started = time.process_time()
@@ -267,21 +276,6 @@ async def test_what_is_counted_at_once_does_not_wait_for_idle_connections(
     assert min(counts) > 3
 
 
-async def test_signals_still_reach_the_process(model_file: Path) -> None:
-    got = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, got.set)
-    backend = backend_of(model_file)
-    try:
-        await backend.load()
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(got.wait(), 30)
-        assert text_of(await answer(backend, question("Hi", max_tokens=4)))
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
-        await backend.close()
-
-
 async def test_its_own_port_is_closed_to_others_and_speaks_openai(backend: LlamaCppBackend) -> None:
     url = f"{backend._server.listening_address}/v1"
     stranger = OpenAiCompatibleBackend(url, model="m", slots=1, context_tokens=1024)
@@ -314,16 +308,6 @@ async def test_what_is_not_a_model_is_refused(
         model_file.write_bytes(content)
     backend = backend_of(model_file)
     with pytest.raises(EngineLoadError, match=complaint):
-        await backend.load()
-    await backend.close()
-
-
-async def test_a_truncated_model_is_refused(tmp_path: Path, model_file: Path) -> None:
-    half = tmp_path / "model.gguf"
-    with model_file.open("rb") as whole:
-        half.write_bytes(whole.read(20_000_000))
-    backend = backend_of(half)
-    with pytest.raises(EngineLoadError, match="cannot load"):
         await backend.load()
     await backend.close()
 

@@ -11,7 +11,6 @@ from services.tts.sound import (
     SAMPLE_RATE_HZ,
     Span,
     cut_spans,
-    fade,
     limit,
     log_mel,
     log_mel_padded,
@@ -56,14 +55,6 @@ def test_limit_leaves_speech_alone_and_keeps_peaks_below_one() -> None:
     assert np.abs(limited).max() <= 1.0
     assert np.abs(to_pcm(limited)).max() <= 32767
     assert limit(np.zeros(0, np.float32)).size == 0
-
-
-def test_fade_brings_the_ends_to_zero() -> None:
-    faded = fade(np.ones(1000, np.float32))
-    assert faded[0] < 0.01
-    assert faded[-1] < 0.01
-    assert faded[500] == 1.0
-    assert fade(np.ones(1000, np.float32), at_start=False)[0] == 1.0
 
 
 def test_spoken_hops_finds_the_sound() -> None:

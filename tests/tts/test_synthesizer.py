@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ from services.tts.speech_options import SpeechOptions
 from services.tts.synthesizer import SpeechPiece
 from services.tts.text.chunker import Pause, Phrase
 from tests.tts.fakes import HOPS_PER_WORD, word_synthesizer
-from visavis.serving.errors import InvalidInputError, UnknownNameError
 
 
 def spoken(text: str, **options: object) -> list[SpeechPiece]:
@@ -91,17 +88,3 @@ def test_loud_voice_does_not_wrap_around() -> None:
     synthesizer, _ = word_synthesizer(level=0.9)
     voice = np.concatenate([p.voice for p in synthesizer.speak("one", volume=2.0)])
     assert voice.min() > 0
-
-
-@pytest.mark.parametrize("options", [{"speed": 0.4}, {"speed": 2.1}, {"volume": -0.1},
-                                     {"volume": 2.1}, {"speed": math.nan}])  # fmt: skip
-def test_options_out_of_range(options: dict[str, float]) -> None:
-    with pytest.raises(InvalidInputError, match=next(iter(options))):
-        replace(SpeechOptions(), **options).checked()  # type: ignore[arg-type]
-
-
-def test_unknown_names_are_answered_with_what_exists() -> None:
-    with pytest.raises(UnknownNameError, match="heart, baker"):
-        SpeechOptions(voice="bob").checked()
-    with pytest.raises(UnknownNameError, match="known are en, zh"):
-        SpeechOptions(language="fr").checked()

@@ -77,36 +77,26 @@ def voice_of(pieces: list[SpeechPiece]) -> np.ndarray:
 @pytest.mark.parametrize(
     "text", ["Hello there, my friend.", "你好，很高兴认识你。", "I like 北京."]
 )
-def test_spans_fill_the_voice_without_gaps(synthesizer: Synthesizer, text: str) -> None:
+def test_speech_is_the_same_each_time_without_a_click_and_its_spans_fill_it(
+    synthesizer: Synthesizer, text: str
+) -> None:
     pieces = list(synthesizer.speak(text))
+    whole = voice_of(pieces)
+    np.testing.assert_array_equal(whole, voice_of(list(synthesizer.speak(text))))
+    voice = whole.astype(np.float64) / 32768
+    assert np.flatnonzero(np.abs(voice) > 0.02)[0] < 0.12 * 24_000, "it starts at once"
+    assert np.abs(voice).max() < 0.99, "it is clipped"
+    assert max(abs(voice[0]), abs(voice[-1])) < 0.01, "its ends are loud"
     position = 0
     for span in (span for piece in pieces for span in piece.phonemes):
         assert span.start_samples == position
         assert span.duration_samples > 0
         position += span.duration_samples
-    assert position == len(voice_of(pieces))
+    assert position == len(voice)
     assert position % HOP_SAMPLES == 0
 
 
-@pytest.mark.parametrize("text", ["Hello there, my friend.", "你好，很高兴认识你。"])
-def test_same_text_gives_the_same_speech(synthesizer: Synthesizer, text: str) -> None:
-    first, second = (voice_of(list(synthesizer.speak(text))) for _ in range(2))
-    np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize("text", ["Hello there, my friend.", "你好，很高兴认识你。"])
-def test_speech_starts_at_once_ends_quietly_and_is_not_clipped(
-    synthesizer: Synthesizer, text: str
-) -> None:
-    voice = voice_of(list(synthesizer.speak(text))).astype(np.float64) / 32768
-    loud = np.flatnonzero(np.abs(voice) > 0.02)
-    assert loud[0] < 0.12 * 24_000
-    assert np.abs(voice).max() < 0.99
-    assert abs(voice[0]) < 0.01
-    assert abs(voice[-1]) < 0.01
-
-
-@pytest.mark.parametrize("text", ["How are you?", "Feeling fine.", "可以去爬山。", "发展很快。"])
+@pytest.mark.parametrize("text", ["Feeling fine.", "可以去爬山。"])
 def test_nobody_waits_for_the_first_sound(synthesizer: Synthesizer, text: str) -> None:
     voice = voice_of(list(synthesizer.speak(text))) / 32768
     first = np.flatnonzero(np.abs(voice) > 0.01)[0]
