@@ -394,6 +394,15 @@ def test_a_clock_that_is_heard_before_the_mel_counts() -> None:
     assert indices == list(range(12, 38))
 
 
+def test_stale_turns_are_ignored() -> None:
+    animator = Animator(seed=1)
+    animator.advance(5, 0.0)
+    animator.speak_turn(4, lips_of(mel_chunks(SENTENCE)), 0.0)
+    animator.played(4, 1.0, 0.0)
+    frame = animator.next_frame(0.0)
+    assert frame is not None and frame.live and animator.turn == 0
+
+
 def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)

@@ -199,6 +199,7 @@ async def test_bytes_cut_inside_characters_and_lines() -> None:
             InvalidInputError,
             r"422: body\.top_p: too large; odd$",
         ),
+        (404, b'{"detail": "Not Found"}', EngineError, "404: Not Found; check"),
         (
             503,
             b'{"object": "error", "message": "The request queue is full.", "code": 503}',
@@ -260,7 +261,7 @@ async def test_errors_in_a_stream_that_began_well_keep_their_kind(
     assert type(raised.value) is error
 
 
-@pytest.mark.parametrize("reason", ["abort", "timeout"])
+@pytest.mark.parametrize("reason", ["abort", "cancelled", "timeout", "error"])
 async def test_an_answer_that_the_server_broke_off_is_no_end(reason: str) -> None:
     async with pair(streaming(piece("We"), end(reason))) as (backend, _):
         with pytest.raises(EngineError, match=f"broke the answer off: {reason}"):
@@ -385,6 +386,7 @@ async def test_loading_takes_the_first_model_of_the_server() -> None:
         (401, b'{"error": {"message": "who are you"}}', "who are you; check `api_key`"),
         (500, b"oops", "500: oops"),
         (200, b"<html>welcome</html>", "did not answer with a list of models"),
+        (200, b"[]", "did not answer with a list of models"),
         (200, b'{"data": []}', "lists no models: set `model`"),
         (404, b"", "lists no models: set `model`"),
     ],
