@@ -18,7 +18,7 @@ from visavis.serving.stage import Leases
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 from visavis.wire.bus import Bus
 
-RACES = 400
+RACES = 1000
 AT_ONCE = 50
 """Of each gateway."""
 
@@ -46,7 +46,7 @@ class Replica(llm_pb2_grpc.LanguageModelServicer):
                 pass
 
 
-async def test_hundreds_of_races_of_two_gateways_never_overbook() -> None:
+async def test_a_thousand_races_of_two_gateways_never_overbook() -> None:
     replica = Replica()
     places = replica.admission.capacity().free_slots
     assert 2 <= places < AT_ONCE, "predicted, and fewer than there are slots"
