@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import wave
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -15,8 +14,6 @@ import grpc.aio
 import pytest
 
 from tests.running_stack import RunningStack
-from visavis.bundles.compile.plans.cache import plan_dir
-from visavis.bundles.store import profile
 from visavis.client import GatewayClient
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
@@ -24,54 +21,21 @@ from visavis.tools.cli.main import main
 from visavis.tools.stack.keys import stack_secret
 from visavis.v1 import asr_pb2, asr_pb2_grpc, tts_pb2, tts_pb2_grpc
 
-COMPILED = {"asr", "tts", "face"}
-"""Services whose networks are compiled where there is a GPU."""
 _VOICE_RATE_HZ = 24_000
-_ROOT = Path(__file__).parents[2]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that kill parts of the stack come last."""
-    items.sort(key=lambda item: "fragile" in getattr(item, "fixturenames", ()))
-
-
-@pytest.fixture(scope="session")
-def gpu_stack(
-    tmp_path_factory: pytest.TempPathFactory, bundle: Callable[[str], Path]
-) -> Iterator[RunningStack]:
-    """A large machine's stack: its networks run by plans, on doubles of a GPU and of TensorRT, and
-    there are two faces, which keep avatars in its folder `avatars`, and two gateways.
+    """No stack is there beside another one, or while nobody needs it: first comes the large
+    machine's, then what needs none, then the one of all others. Those that kill its parts are last.
     """
-    for bundles in profile("tiny").values():
-        for name in bundles:
-            bundle(name)
-    folder = tmp_path_factory.mktemp("gpu")
-    # The language model's weights, if they are laid out for the processor: its plans are no GPU's.
-    for laid_out in plan_dir().glob("*/weights.*"):
-        kept = folder / "plans" / laid_out.parent.name
-        kept.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(laid_out, kept)
-    environ = {
-        "PYTHONPATH": f"{_ROOT / 'tests/engine/tensorrt/machine'}:{_ROOT}",
-        "VISAVIS_PLAN_DIR": str(folder / "plans"),
-        "VISAVIS_LLM_MAX_TOKENS": "12",
-        "VISAVIS_FACE_AVATAR_DIR": str(folder / "avatars"),
-        # Compiling takes up and gives back blocks of a hundred megabytes: to have them from the
-        # system anew each time, page by page, takes as long as the work itself.
-        "MALLOC_MMAP_THRESHOLD_": "4000000000",
-        "MALLOC_TRIM_THRESHOLD_": "4000000000",
-    }
-    for service in sorted(COMPILED):
-        environ[f"VISAVIS_{service.upper()}_DEVICE"] = "cuda:0"
-        # A CPU computes on 32 bits; the shapes are the same.
-        environ[f"VISAVIS_{service.upper()}_PRECISION"] = "fp32"
-    replicas = ("--replicas", "face=2,gateway=2")
-    running = RunningStack(folder, *replicas, environ=environ, ready_timeout_s=380)
-    yield running
-    alive = running.stop()
-    assert alive == [], f"left behind after Ctrl-C: {alive}"
-    assert running.bus_lost() == [], "Ctrl-C ends the bus before those who need it"
-    assert running.faults() == []
+
+    def turn(item: pytest.Item) -> int:
+        used = getattr(item, "fixturenames", ())
+        if "gpu_stack" in used:
+            return 0
+        return sum(name in used for name in ("stack", "fragile")) + 1
+
+    items.sort(key=turn)
 
 
 @pytest.fixture

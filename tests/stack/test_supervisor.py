@@ -70,13 +70,15 @@ async def test_a_port_is_taken_from_when_its_stack_begins(
             await Stack(options).__aenter__()
 
 
-async def test_service_that_keeps_dying_is_named_with_the_end_of_its_log(
+async def test_what_keeps_dying_is_named_with_the_end_of_its_log(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(supervisor, "SERVICES", ("llm",))  # the others would start in vain
-    options = StackOptions(log_dir=tmp_path, arguments={"llm": ["--profile", "nonsense"]})
-    with pytest.raises(VisavisError, match=r"llm cannot be started(.|\n)*nonsense"):
-        async with Stack(options) as stack:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "dying.py").write_text("import sys; sys.exit(sys.argv[-1])")
+    given = {"programs": {supervisor.GATEWAY: ["dying"]}, "arguments": {"gateway": ["nonsense"]}}
+    with pytest.raises(VisavisError, match=r"gateway cannot be started(.|\n)*nonsense"):
+        async with Stack(StackOptions(tmp_path, **given)) as stack:
             pytest.fail(f"started {stack.children}")
 
 
