@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,13 +16,9 @@ from tests.browser.flash_and_beep import (
     FIRST_FRAME,
     SignalFace,
     SignalRig,
-    beeps,
-    frames_of,
-    is_white,
     measure,
-    pair,
 )
-from tests.gateway.doubles import FPS, VOICE_RATE_HZ
+from tests.gateway.doubles import FPS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
@@ -86,17 +81,3 @@ async def test_late_pictures_hold_up_no_sound_and_are_made_good(
     assert len(after) >= 4
     back_ms = [min((flash - beep for flash in skews.flashes_ms), key=abs) for beep in after]
     assert np.median(np.abs(back_ms)) <= _STILL_LATE_MS
-
-
-async def test_the_signal_is_white_where_it_is_loud() -> None:
-    sound = beeps(3)
-    hop = VOICE_RATE_HZ // FPS
-    loud = [bool(sound[i * hop : (i + 1) * hop].any()) for i in range(frames_of(3))]
-    assert loud == [is_white(i) for i in range(frames_of(3))]
-    assert sum(now and not before for before, now in pairwise(loud)) == 3
-
-
-async def test_each_flash_is_paired_with_its_own_beep() -> None:
-    assert pair([100, 420, 740], [300, 620, 940], 160) == (-200, -200, -200)
-    assert pair([100, 420, 740], [90, 430], 160) == (10, -10)
-    assert pair([100], [], 160) == ()

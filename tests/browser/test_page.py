@@ -39,15 +39,19 @@ async def test_in_a_frame_there_are_face_and_controls_alone(page: Page, stub: St
     assert await page.evaluate("localStorage.length") == 0, "the address is not kept"
 
 
-async def test_needs_nothing_from_elsewhere(page: Page, stub: StubGateway) -> None:
+async def test_over_webrtc_the_face_moves_and_nothing_is_needed_from_elsewhere(
+    page: Page, stub: StubGateway
+) -> None:
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    await start(page, stub)
+    await start(page, stub, "")
+    assert await body(page, "transport") == "webrtc"
+    assert await moves(page, stub)
     assert asked
     assert all(url.startswith((stub.url, "data:", "blob:")) for url in asked)
 
 
-async def test_talks_where_the_browser_keeps_no_data_of_sites(
+async def test_over_the_websocket_it_moves_where_the_browser_keeps_no_data_of_sites(
     page: Page, stub: StubGateway
 ) -> None:
     """As Chromium does where its visitor blocks them: even to name a store throws."""
@@ -55,17 +59,7 @@ async def test_talks_where_the_browser_keeps_no_data_of_sites(
     for name in ("localStorage", "sessionStorage"):
         await page.add_init_script(f"Object.defineProperty(window, {name!r}, {blocked})")
     await start(page, stub)
-    assert await moves(page, stub)
-
-
-@pytest.mark.parametrize(
-    ("query", "transport"), [("", "webrtc"), ("?transport=websocket", "websocket")]
-)
-async def test_each_transport_shows_the_moving_face(
-    page: Page, stub: StubGateway, query: str, transport: str
-) -> None:
-    await start(page, stub, query)
-    assert await body(page, "transport") == transport
+    assert await body(page, "transport") == "websocket"
     assert await moves(page, stub)
 
 
@@ -76,11 +70,6 @@ async def test_falls_back_to_websocket_where_webrtc_fails(page: Page, stub: Stub
     await expect(page.locator(".toast")).to_contain_text("WebSocket")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert await body(page, "transport") == "websocket"
-
-
-async def test_autostart_opens_the_microphone(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
-    await page.wait_for_selector("body[data-phase=live][data-microphone=on]")
 
 
 async def test_says_when_the_gateway_is_full(page: Page, stub: StubGateway) -> None:
@@ -204,16 +193,20 @@ async def test_a_link_cannot_have_the_page_ask_for_something_else(
     assert not stub.seen.sessions
 
 
-async def test_captions_grow_from_partial_to_final(page: Page, stub: StubGateway) -> None:
+async def test_captions_grow_from_partial_to_final_and_markup_in_them_stays_text(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
     heard = {"type": "transcript", "utterance": 1}
     stub.push({**heard, "text": "what is", "final": False})
     line = page.locator(".line[data-side=visitor]")
     await expect(line).to_have_text("what is")
     await expect(line).to_have_attribute("data-partial", "")
-    stub.push({**heard, "text": "What is the time?", "final": True})
-    await expect(line).to_have_text("What is the time?")
+    text = "What is <img src=x onerror=alert(1)>?"
+    stub.push({**heard, "text": text, "final": True})
+    await expect(line).to_have_text(text)
     await expect(line).not_to_have_attribute("data-partial", "")
+    assert await line.locator("img").count() == 0
 
 
 async def test_answer_pieces_are_joined_and_cut_where_interrupted(
@@ -268,16 +261,10 @@ async def test_a_question_that_is_answered_anew_is_told_once(page: Page, stub: S
     await expect(page.locator("#announcer")).to_have_text("")
 
 
-async def test_markup_in_captions_stays_text(page: Page, stub: StubGateway) -> None:
+async def test_what_is_typed_is_told_before_it_is_sent_once(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
-    text = "<img src=x onerror=alert(1)>"
-    stub.push({"type": "transcript", "utterance": 0, "text": text, "final": True})
-    await expect(page.locator(".line")).to_have_text(text)
-    assert await page.locator(".line img").count() == 0
-
-
-async def test_typed_messages_are_sent_once(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
+    await page.fill("#message", "what is the cap")
+    await stub.until(lambda seen: {"type": "typing", "text": "what is the cap"} in seen.events)
     await page.fill("#message", "  hello there ")
     await page.press("#message", "Enter")
     await stub.until(lambda seen: {"type": "text", "text": "hello there"} in seen.events)
@@ -286,23 +273,16 @@ async def test_typed_messages_are_sent_once(page: Page, stub: StubGateway) -> No
     await expect(page.locator("#send")).to_be_disabled()
 
 
-async def test_what_is_being_typed_is_told_before_it_is_sent(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    await page.fill("#message", "what is the cap")
-    await stub.until(lambda seen: {"type": "typing", "text": "what is the cap"} in seen.events)
-
-
-@pytest.mark.parametrize("way", ["button", "escape"])
-async def test_interrupts(page: Page, stub: StubGateway, way: str) -> None:
+async def test_button_and_escape_interrupt(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     await expect(page.locator("#interrupt")).to_be_hidden()
-    stub.push({"type": "state", "state": "speaking"})
-    await expect(page.locator("#state")).to_have_text("Speaking")
-    if way == "button":
-        await page.click("#interrupt")
-    else:
-        await page.keyboard.press("Escape")
-    await stub.until(lambda seen: {"type": "interrupt"} in seen.events)
+    for told in (1, 2):
+        stub.push({"type": "state", "state": "speaking"})
+        await expect(page.locator("#state")).to_have_text("Speaking")
+        await (page.click("#interrupt") if told == 1 else page.keyboard.press("Escape"))
+        await stub.until(lambda seen, told=told: seen.events.count({"type": "interrupt"}) == told)
+        stub.push({"type": "state", "state": "idle"})
+        await expect(page.locator("#interrupt")).to_be_hidden()
 
 
 async def test_nothing_that_is_buffered_outlasts_an_interruption(
@@ -377,7 +357,9 @@ async def test_a_finger_that_is_asked_for_sound_brings_it(
         await expect(page.locator("#stage video")).to_have_js_property("muted", False)
 
 
-async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGateway) -> None:
+async def test_latency_strip_lays_stages_on_one_axis_and_tells_work_from_waiting(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
     stages = [
         {"name": "asr", "start_ms": -50.0, "end_ms": 50.0},
@@ -389,10 +371,6 @@ async def test_latency_strip_lays_stages_on_one_axis(page: Page, stub: StubGatew
     lefts = [await bars.nth(i).evaluate("bar => bar.style.left") for i in range(2)]
     assert [round(float(left.rstrip("%")), 1) for left in lefts] == [0, 29.6]
     await expect(page.locator(".stage-name").first).to_have_text("Recognise")
-
-
-async def test_the_waterfall_tells_work_from_waiting(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
 
     def span(stage: str, kind: str, start_ms: float, end_ms: float, chunk: str = "first") -> Any:
         times = {"start_ms": start_ms, "end_ms": end_ms}
@@ -406,7 +384,7 @@ async def test_the_waterfall_tells_work_from_waiting(page: Page, stub: StubGatew
         span("tts", "compute", 80, 100),
         span("tts", "compute", 900, 990, "last"),
     ]
-    latency = {"turn": 1, "stages": [], "spans": spans, "voice_to_voice_ms": 100.0}
+    latency = {"turn": 2, "stages": [], "spans": spans, "voice_to_voice_ms": 100.0}
     stub.push({"type": "latency", **latency, "first_frame_ms": 104.0, "overhead_ms": 4.5})
     await expect(page.locator(".stage-row")).to_have_count(2)
     await expect(page.locator(".stage-ms").first).to_have_text("40 ms")
@@ -426,23 +404,21 @@ async def test_the_waterfall_tells_work_from_waiting(page: Page, stub: StubGatew
     assert wide <= 360
 
 
-async def test_errors_of_the_gateway_become_alerts(page: Page, stub: StubGateway) -> None:
+async def test_errors_of_the_gateway_become_alerts_and_what_the_voice_cannot_do_is_shown(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
     stub.push({"type": "error", "code": "busy", "message": "another microphone speaks here"})
     await expect(page.locator(".toast[role=alert]")).to_contain_text("another microphone")
+    message = "style 'happy': the voice cannot change its pitch"
+    stub.push({"type": "warning", "turn": 1, "code": "unsupported", "message": message})
+    await expect(page.locator(".toast", has_text=message)).to_be_visible()
 
 
 # -------------------------------------------------------------- microphone
 
 
-async def test_what_the_voice_cannot_do_is_shown(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    message = "style 'happy': the voice cannot change its pitch"
-    stub.push({"type": "warning", "turn": 1, "code": "unsupported", "message": message})
-    await expect(page.locator(".toast")).to_contain_text(message)
-
-
-async def test_sends_pcm_while_the_microphone_is_on(page: Page, stub: StubGateway) -> None:
+async def test_sends_pcm_while_the_microphone_is_on_or_held(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     await page.click("#microphone")
     await page.wait_for_selector("body[data-microphone=on]")
@@ -451,10 +427,6 @@ async def test_sends_pcm_while_the_microphone_is_on(page: Page, stub: StubGatewa
     assert np.abs(samples).max() > 1000  # Chromium's own test tone
     await page.click("#microphone")
     await page.wait_for_selector("body[data-microphone=off]")
-
-
-async def test_push_to_talk_listens_only_while_held(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
     await page.click("#settings-open")
     await page.check("input[value=push]", force=True)
     await page.click("#settings-close")
@@ -591,20 +563,14 @@ async def test_a_secret_that_no_header_can_carry_is_refused_as_any_other(
     await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
 
 
-async def test_a_viewer_looks_on_without_a_session_of_its_own(
-    page: Page, stub: StubGateway
-) -> None:
-    await join(page, stub, "abc")
-    await expect(page.locator("#dock")).to_be_hidden()
-    assert not stub.seen.sessions
-
-
-async def test_a_viewers_keys_neither_interrupt_nor_open_a_microphone(
+async def test_a_viewer_has_no_session_and_his_keys_neither_interrupt_nor_open_a_microphone(
     page: Page, stub: StubGateway
 ) -> None:
     kept = "JSON.stringify({ microphoneMode: 'push' })"
     await page.add_init_script(f"localStorage.setItem('visavis.preferences', {kept})")
     await join(page, stub, "abc")
+    await expect(page.locator("#dock")).to_be_hidden()
+    assert not stub.seen.sessions
     stub.push({"type": "state", "state": "speaking"})
     await page.wait_for_selector("body[data-state=speaking]")
     await page.evaluate("document.activeElement.blur()")

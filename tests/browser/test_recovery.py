@@ -14,11 +14,8 @@ from tests.browser.stub_gateway import StubGateway
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-@pytest.mark.parametrize("transport", ["websocket", "auto"])
-async def test_reconnects_to_the_same_session(
-    page: Page, stub: StubGateway, transport: str
-) -> None:
-    await start(page, stub, f"?transport={transport}")
+async def test_reconnects_to_the_same_session(page: Page, stub: StubGateway) -> None:
+    await start(page, stub, "")
     async with reconnecting(page):
         stub.drop()
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
@@ -48,16 +45,6 @@ async def test_what_is_lost_while_the_rest_still_connects_comes_back(
     await page.fill("#message", "hello")
     await page.press("#message", "Enter")
     await stub.until(lambda seen: {"type": "text", "text": "hello"} in seen.events)
-
-
-async def test_makes_a_new_session_after_a_restart_of_the_gateway(
-    page: Page, stub: StubGateway
-) -> None:
-    await start(page, stub)
-    async with reconnecting(page):
-        stub.drop(forget=True)
-    await page.wait_for_selector("body[data-connection=live]")
-    assert [s["welcome"] for s in stub.seen.sessions] == [True, False], "nobody is greeted twice"
 
 
 async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway) -> None:
@@ -98,6 +85,7 @@ async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
     stub.push({"type": "answer", "turn": 1, "text": "After.", "final": True})
     lines = page.locator(".line")
     await expect(lines).to_have_count(3)
+    assert [s["welcome"] for s in stub.seen.sessions] == [True, False], "nobody is greeted twice"
     assert await lines.nth(0).inner_text() == "Before."
     assert "remembers what is written above" in await lines.nth(1).inner_text()
     assert await lines.nth(2).inner_text() == "After."
