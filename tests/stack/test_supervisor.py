@@ -76,9 +76,9 @@ async def test_what_keeps_dying_is_named_with_the_end_of_its_log(
     monkeypatch.setattr(supervisor, "SERVICES", ())
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "dying.py").write_text("import sys; sys.exit(sys.argv[-1])")
-    given = {"programs": {supervisor.GATEWAY: ["dying"]}, "arguments": {"gateway": ["nonsense"]}}
+    programs, arguments = {supervisor.GATEWAY: ["dying"]}, {supervisor.GATEWAY: ["nonsense"]}
     with pytest.raises(VisavisError, match=r"gateway cannot be started(.|\n)*nonsense"):
-        async with Stack(StackOptions(tmp_path, **given)) as stack:
+        async with Stack(StackOptions(tmp_path, programs=programs, arguments=arguments)) as stack:
             pytest.fail(f"started {stack.children}")
 
 
