@@ -102,6 +102,8 @@ async def test_everything_fits(
 async def resize(page: Page, screen: str) -> tuple[int, int]:
     width, height = SCREENS[screen]
     await page.set_viewport_size(ViewportSize(width=width, height=height))
+    followed = "(px) => document.documentElement.style.getPropertyValue('--height') === px"
+    await page.wait_for_function(followed, arg=f"{height}px")
     return width, height
 
 
