@@ -150,8 +150,8 @@ async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole(
 async def test_controls_rest_have_names_and_are_large_enough_for_fingers(
     page: Page, stub: StubGateway
 ) -> None:
-    await resize(page, "phone")
     await start(page, stub)
+    await resize(page, "phone")
     stub.push({"type": "state", "state": "thinking"})
     await expect(page.locator("#state")).to_have_text("Thinking")
     assert await page.evaluate("document.getAnimations().length") == 0, "no motion is wanted"
