@@ -10,7 +10,7 @@ import pytest
 from tests.fuzz.catalogue import DECODERS
 from tests.fuzz.decoder import Decoder, run, told
 
-_INPUTS = 15
+_INPUTS = 30
 _SEED = 20_261_122
 
 
