@@ -7,7 +7,8 @@ bin="${VENV:-.venv}/bin"
 logs=.out/tests
 
 if [ $# -gt 0 ]; then
-  echo "== weights of the tiny profile (fetched once, kept in the user's cache)"
+  echo "== weights of the tiny profile (fetched once, kept in the user's cache), and what draws is compiled"
+  "$bin/python" -m services.face.compiled
   "$bin/visavis" models pull --profile tiny
   echo "== tests"
   exec "$bin/python" -m pytest "$@"
