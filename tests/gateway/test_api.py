@@ -290,7 +290,8 @@ async def test_where_a_service_listens_is_told_to_nobody(
 ) -> None:
     await doubles.running["tts"].hang_up()
     told = problem(await http.get("/v1/voices"), 503)
-    assert told == "tts: its replica cannot be reached"
+    # Or it is off the list already.
+    assert told in ("tts: its replica cannot be reached", "tts: no replica is running")
     await doubles.stop("tts")
 
 
