@@ -140,7 +140,7 @@ async def keep(url: str, servers: int, names: Sequence[str], password: str = "")
     import asyncio
 
     from visavis.serving.authentication.access import Certificates
-    from visavis.serving.lifetime.supervision import cancelled_at_last
+    from visavis.serving.lifetime.supervision import ends_unless
     from visavis.serving.logs import configure_logging
     from visavis.wire.bucket import keep_buckets, make_buckets
     from visavis.wire.bus import Bus
@@ -156,12 +156,7 @@ async def keep(url: str, servers: int, names: Sequence[str], password: str = "")
         BUCKETS_MADE.touch()  # noqa: ASYNC240 - nobody waits for it
         told = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-        async with cancelled_at_last(told.wait()) as tasks:
-            keeping = asyncio.create_task(keep_buckets(bus, names, servers))
-            tasks.add(keeping)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if keeping.done():
-                keeping.result()
+        await ends_unless(keep_buckets(bus, names, servers), told)
     finally:
         await bus.close()
 

@@ -24,6 +24,7 @@ from visavis.serving.addresses import in_address
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain
+from visavis.serving.lifetime.supervision import ends_unless
 from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
@@ -125,16 +126,8 @@ class DrainingServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if self.should_exit:
             return
-        starting = asyncio.create_task(super().startup(sockets))
-        telling = asyncio.create_task(self._told_early.wait())
-        try:
-            await asyncio.wait({starting, telling}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                await starting
-                self._collecting.settled()
-        finally:
-            for task in (starting, telling):
-                task.cancel()
+        if await ends_unless(super().startup(sockets), self._told_early):
+            self._collecting.settled()
         if not self.started:
             await self.lifespan.give_up()
 

@@ -1,5 +1,4 @@
-// A proxy or a network that swallows what it is asked would keep a page waiting for minutes.
-const OPEN_LIMIT_MS = 6000;
+import { opened } from "./sockets.js";
 
 /**
  * The session's event socket. Every message of the gateway becomes a
@@ -13,25 +12,12 @@ export class EventChannel extends EventTarget {
    * Resolves when open; rejects when the socket cannot be opened.
    * @param {{url: URL, protocols: string[]}} where
    */
-  open({ url, protocols }, signal) {
-    return new Promise((resolve, reject) => {
-      const socket = new WebSocket(url, protocols);
-      this.#socket = socket;
-      const timer = setTimeout(() => socket.close(), OPEN_LIMIT_MS);
-      const refuse = () => {
-        clearTimeout(timer);
-        reject(new Error("the event connection could not be opened"));
-      };
-      signal?.addEventListener("abort", () => socket.close(), { once: true });
-      socket.addEventListener("close", refuse, { once: true });
-      socket.addEventListener("open", () => {
-        clearTimeout(timer);
-        socket.removeEventListener("close", refuse);
-        socket.addEventListener("close", (event) => this.#closed(socket, event));
-        resolve();
-      });
-      socket.addEventListener("message", (event) => this.#received(event.data));
-    });
+  async open({ url, protocols }, signal) {
+    const socket = new WebSocket(url, protocols);
+    this.#socket = socket;
+    socket.addEventListener("message", (event) => this.#received(event.data));
+    await opened(socket, "event", signal);
+    socket.addEventListener("close", (event) => this.#closed(socket, event));
   }
 
   #received(text) {

@@ -33,7 +33,7 @@ from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.starting import report_starting
-from visavis.serving.lifetime.supervision import cancelled_at_last, end_tasks
+from visavis.serving.lifetime.supervision import cancelled_at_last, ends_unless
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
@@ -284,15 +284,8 @@ async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label:
 async def _until_told(
     work: Awaitable[Any], bus: Bus | None, stop: asyncio.Event, label: str
 ) -> bool:
-    reporting = asyncio.create_task(report_starting(bus, label))
-    working, stopping = asyncio.ensure_future(work), asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-        return working.done()
-    finally:
-        await end_tasks([working, stopping, reporting])
+    async with cancelled_at_last(report_starting(bus, label)):
+        return await ends_unless(work, stop)
 
 
 def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:

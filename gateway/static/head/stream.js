@@ -1,7 +1,6 @@
 /** The session's poses: from their socket into a timeline, and out of it when they are heard. */
+import { opened } from "../sockets.js";
 import { read, Timeline } from "./pose.js";
-
-const OPEN_LIMIT_MS = 6000;
 
 export class FaceStream extends EventTarget {
   #socket = null;
@@ -17,24 +16,14 @@ export class FaceStream extends EventTarget {
    * Resolves when open; rejects when the socket cannot be opened. "lost" follows when it closes.
    * @param {{url: URL, protocols: string[]}} where
    */
-  open({ url, protocols }, signal) {
-    return new Promise((resolve, reject) => {
-      const socket = new WebSocket(url, protocols);
-      this.#socket = socket;
-      socket.binaryType = "arraybuffer";
-      const refuse = () => reject(new Error("the face connection could not be opened"));
-      const timer = setTimeout(refuse, OPEN_LIMIT_MS);
-      signal?.addEventListener("abort", () => socket.close(), { once: true });
-      socket.addEventListener("close", refuse, { once: true });
-      socket.addEventListener("message", ({ data }) => this.#received(data));
-      socket.addEventListener("open", () => {
-        clearTimeout(timer);
-        socket.removeEventListener("close", refuse);
-        socket.addEventListener("close", () => {
-          if (socket === this.#socket) this.dispatchEvent(new Event("lost"));
-        });
-        resolve();
-      });
+  async open({ url, protocols }, signal) {
+    const socket = new WebSocket(url, protocols);
+    this.#socket = socket;
+    socket.binaryType = "arraybuffer";
+    socket.addEventListener("message", ({ data }) => this.#received(data));
+    await opened(socket, "face", signal);
+    socket.addEventListener("close", () => {
+      if (socket === this.#socket) this.dispatchEvent(new Event("lost"));
     });
   }
 

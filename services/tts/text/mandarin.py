@@ -173,6 +173,7 @@ _NUMBERED = (
     "|^号码?"  # behind a Latin word: "QQ号"
 )
 _NUMBERS = "热线|房间|号房|室"
+_HELP = "1(?:1[09]|2[02])"
 # No time of day, so that a sign behind it is no range: "熔点-38.83℃".
 _POINT = "[沸熔冰露闪燃凝固零焦低高起终](?=点)"
 _SEASON = "财年|学年|赛季"
@@ -305,8 +306,8 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (
         re.compile(
             rf"(?:{_NUMBERED})[是为：:\s]{{0,3}}\d{{3,}}(?:[、或和/]\d{{3,}})*"
-            rf"(?![\d.,]|\s*[{_MEASURES}])|(?:打|报警|急救|火警)1(?:1[09]|2[02])(?![\d{_MEASURES}])"
-            r"|(?<!\d)1(?:1[09]|2[02])(?=报警|急救|火警)"
+            rf"(?![\d.,]|\s*[{_MEASURES}])|(?:打|报警|急救|火警){_HELP}(?![\d{_MEASURES}])"
+            rf"|(?<!\d){_HELP}(?=报警|急救|火警)"
             r"|(?<![A-Za-z\d])(?:[CDGKSTZ]\d{1,4}(?=次)|[A-Z]{2}\d{3,4}(?=次?航班))"
             r"|(?<=航班)[A-Z]{2}\d{3,4}(?!\d)"
             rf"|(?<!\d)\d{{3,5}}(?={_NUMBERS})"

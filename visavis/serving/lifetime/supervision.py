@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -99,3 +99,17 @@ async def cancelled_at_last(
         yield tasks
     finally:
         await end_tasks(tasks)
+
+
+async def ends_unless(work: Awaitable[Any], told: asyncio.Event) -> bool:
+    """Whether `work` comes to its end; where `told` is set before that, it is cancelled.
+
+    Raises what it raises.
+    """
+    async with cancelled_at_last(told.wait()) as tasks:
+        working = asyncio.ensure_future(work)
+        tasks.add(working)
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()
+        return working.done()
