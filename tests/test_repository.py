@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from graphlib import TopologicalSorter
@@ -41,6 +42,25 @@ def offenders(folder: str, *forbidden: str) -> list[str]:
         for name in imports_of(file)
         if any(name == f or name.startswith(f + ".") for f in forbidden)
     ]
+
+
+def test_what_is_installed_has_every_file() -> None:
+    """What is no Python, as pages and tables, comes only where a pattern names it."""
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = told["tool"]["setuptools"]["package-data"]
+    files = {
+        file
+        for package in PRODUCT
+        for file in (ROOT / package).rglob("*")
+        if file.is_file() and file.suffix != ".py" and file.parent.name != "__pycache__"
+    }
+    named = {
+        file
+        for package, several in patterns.items()
+        for pattern in several
+        for file in (ROOT / package).glob(pattern)
+    }
+    assert sorted(files - named) == []
 
 
 KIT = ("wire", "serving", "engine")
