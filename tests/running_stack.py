@@ -27,7 +27,7 @@ _LET_IN = 'slots = 4\nadmission = "slots"\n'
 _CONFIG = (
     f"[llm]\n{_LET_IN}max_tokens = 20\ntemperature = 0\n"
     f'[asr]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n[tts]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n'
-    f'[face]\n{_LET_IN}idle_life_s = 6\nclient_key = "{CLIENT_KEY}"\n'
+    f'[face]\n{_LET_IN}idle_life_s = 12\nclient_key = "{CLIENT_KEY}"\n'
     "[gateway]\nwyoming_port = 0\nanswers = {answers}\ntool_rounds = 1\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
