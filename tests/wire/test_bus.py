@@ -157,6 +157,19 @@ async def test_no_server_is_a_clear_error() -> None:
         await Bus.connect("nats://127.0.0.1:1", name="test")
 
 
+async def test_who_is_cancelled_in_the_moment_of_a_refusal_tries_no_more(monkeypatch) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        connecting.cancel()
+        raise ConnectionRefusedError
+
+    monkeypatch.setattr(asyncio, "open_connection", refuse)
+    connecting = asyncio.create_task(Bus.connect("nats://127.0.0.1:1", name="test", wait_s=60))
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(5):
+            await asyncio.wait({connecting})
+            await connecting
+
+
 @pytest.mark.parametrize(
     "url",
     ["", "nats://127.0.0.1:70000", "nats://[::1", "http://x"],

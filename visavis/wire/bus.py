@@ -25,7 +25,7 @@ from nats.aio.subscription import Subscription as NatsSubscription
 
 from visavis.serving import metrics
 from visavis.serving.errors import BusError, InvalidInputError
-from visavis.serving.lifetime.supervision import end_tasks
+from visavis.serving.lifetime.supervision import end_tasks, told_to_end
 from visavis.serving.telemetry.traces import HEADER
 from visavis.wire.media import Chunk, chunk_type, decode, encode
 from visavis.wire.permissions import Login
@@ -108,6 +108,8 @@ class Bus:
                     tls=tls,
                     **known,
                 )
+            if told_to_end():
+                raise asyncio.CancelledError
         except BaseException as error:
             bus._settled = bus._closing = True
             await client.close()
@@ -192,6 +194,10 @@ class Bus:
         await end_tasks(self._finishing)
 
     async def _on_error(self, error: Exception) -> None:
+        if not self._settled and told_to_end():
+            # Python 3.11 forgets a cancellation that comes in the moment of a refusal (see
+            # `end_tasks`), and `connect` would try on.
+            raise asyncio.CancelledError
         if not self._settled and "authorization" in str(error).lower():
             self._settled = True
             # Out of `connect`, which would try again until its time is over.
