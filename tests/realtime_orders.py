@@ -32,7 +32,8 @@ class _Output:
     kind: str
     in_conversation: bool = False
     part: str = ""
-    """none, open, done."""
+    """none, open, done: the newest of its parts."""
+    parts: int = 0
     said: dict[str, str] = field(default_factory=dict)
     ended: list[str] = field(default_factory=list)
     done: bool = False
@@ -255,8 +256,9 @@ class Orders:
         elif kind in _ENDS:
             self._end(_ENDS[kind], event, output)
         elif kind == "response.content_part.added":
-            assert output.part == "" and output.kind == "message"
-            output.part = "open"
+            assert output.part in ("", "done") and output.kind == "message"
+            assert event["content_index"] == output.parts
+            output.part, output.parts, output.said, output.ended = "open", output.parts + 1, {}, []
         elif kind == "response.content_part.done":
             assert output.part == "open"
             text = event["part"].get("transcript", event["part"].get("text"))

@@ -117,8 +117,8 @@ class Answering:
     def closed(self, action: CloseTurn, turn: Turn) -> None:
         """A turn is over. One that was heard to its end can be learned from."""
         answer = turn.text.strip()
-        # What a tool or a text has told may be another thing tomorrow.
-        learnt = turn.lesson is not None and not (turn.tools.used or turn.known)
+        # What a tool or a text has told may be another thing tomorrow; what is shown has no voice.
+        learnt = turn.lesson is not None and not (turn.tools.used or turn.known or turn.shown)
         if turn.lesson is not None and learnt and action.outcome == "finished" and answer:
             question, speaker = turn.lesson
             self._cache.note(question, answer, speaker)

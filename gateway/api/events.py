@@ -108,6 +108,38 @@ class AnswerEvent(Event):
     final: bool = Field(default=False, description="Nothing more of it follows")
 
 
+class ShownEvent(Event):
+    """A piece of a block of code, or of a table: the answer shows it and does not say it.
+
+    To be appended to those of its block before.
+    """
+
+    type: Literal["answer.shown"] = "answer.shown"
+    turn: int = Field(description="The turn whose answer it belongs to")
+    block: int = Field(description="Which of the answer's blocks, from 1")
+    language: str = Field(
+        description="Of the code, as the model calls it; of a table `markdown`; empty: not known"
+    )
+    text: str = Field(description="What follows on what came of the block before")
+    chars: int = Field(description="Where the block stands in the answer's text, in code points")
+
+    @property
+    def as_markdown(self) -> str:
+        """The block, as it is written."""
+        if self.language == "markdown":
+            return f"\n\n{self.text.strip()}\n\n"
+        return f"\n```{self.language}\n{self.text.rstrip()}\n```\n"
+
+
+def add_shown(blocks: list[ShownEvent], piece: ShownEvent) -> None:
+    """Appends a piece to its block, the last of `blocks`, or begins that."""
+    if not blocks or blocks[-1].block != piece.block:
+        blocks.append(piece)
+        return
+    before = blocks[-1]
+    blocks[-1] = before.model_copy(update={"text": before.text + piece.text})
+
+
 class WordTime(Event):
     """A word of an answer, or several where the voice does not tell them apart, and its times.
 
@@ -308,6 +340,7 @@ ServerEvent: TypeAlias = (
     | StateEvent
     | TranscriptEvent
     | AnswerEvent
+    | ShownEvent
     | SourcesEvent
     | ToolCallEvent
     | WordsEvent

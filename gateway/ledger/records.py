@@ -6,8 +6,22 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from gateway.api.events import Origin, Span, StageTime, WordTime
+from gateway.api.events import Origin, ShownEvent, Span, StageTime, WordTime
 from gateway.talk.turn import Life, Source, Turn, Turns
+
+
+class ShownBlock(BaseModel):
+    """A block of code, or a table, as far as it was written."""
+
+    block: int = Field(description="Which of the answer's blocks, from 1")
+    language: str = Field(description="Of the code; of a table `markdown`; empty: not known")
+    text: str
+    chars: int = Field(description="Where it stands in the answer's text, in code points")
+
+    @classmethod
+    def of(cls, event: ShownEvent) -> ShownBlock:
+        """What listeners were told of it, piece by piece."""
+        return cls.model_validate(event.model_dump(exclude={"type", "turn"}))
 
 
 class TurnRecord(BaseModel):
@@ -18,6 +32,9 @@ class TurnRecord(BaseModel):
     transcript: str = Field(default="", description="What the visitor said or typed")
     answer: str = Field(default="", description="The whole answer as far as it was made")
     answer_complete: bool = False
+    shown: list[ShownBlock] = Field(
+        default_factory=list, description="Its blocks of code and tables, which are not said"
+    )
     answered_by: Source = Field(
         default="llm",
         description="cache: the answer was known before; welcome, say, brought: nobody asked",
@@ -76,6 +93,7 @@ def record_of(turn: Turn) -> TurnRecord:
         transcript=turn.question,
         answer=turn.text,
         answer_complete=turn.text_complete,
+        shown=[ShownBlock.of(block) for block in turn.shown],
         answered_by=turn.source or "llm",
         words=turn.words,
         heard=told.heard if told else None,

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import assert_never
 
 from gateway import metrics
-from gateway.api.events import AnswerEvent, SayEvent, TurnEvent
+from gateway.api.events import AnswerEvent, SayEvent, ShownEvent, TurnEvent
 from gateway.api.hub import Outbox
 from gateway.background import Background
 from gateway.room import schemas
@@ -306,6 +306,8 @@ class Room:
             async for event in listener:
                 if isinstance(event, AnswerEvent):
                     await self._obey(self.host.said(event.turn, event.text, last=event.final))
+                elif isinstance(event, ShownEvent):
+                    await self._obey(self.host.said(event.turn, event.text, last=False))
                 elif isinstance(event, TurnEvent):
                     self._turn_told(event)
                 elif isinstance(event, SayEvent):

@@ -148,6 +148,9 @@ class Incoming:
         """A piece of an answer's text."""
         self._stopwatch.token(chunk, now)
         place = chunk.place
+        if chunk.block:
+            about = (chunk.block, chunk.language)
+            return self._conversation.shown(place.turn, *about, chunk.text, now)
         return self._conversation.token(place.turn, chunk.text, last=place.last, now=now)
 
     def voice(self, chunk: PcmChunk, now: float) -> list[Action]:

@@ -9,7 +9,9 @@ const LINES_KEPT = 200;
 /** What a new session is told: more than a small model reads anyway. */
 const HISTORY_KEPT = 60;
 const LINE_KEPT = 4000;
-const SIDES = ["visitor", "avatar", "note"];
+/** "shown": a block of code or a table of an answer's, which nobody says. */
+const SIDES = ["visitor", "avatar", "shown", "note"];
+const TABLE = "markdown";
 
 export class Captions {
   /** Whose answers they are, for the transcript. */
@@ -53,6 +55,13 @@ export class Captions {
     this.#write(line, line.textContent + words, final);
   }
 
+  /** The next piece of what an answer shows and does not say. */
+  shown({ turn, block, language, text: piece }) {
+    const line = this.#line("shown", `${turn}.${block}`);
+    showBlock(line, (line.dataset.written ?? "") + piece, language);
+    this.#follow();
+  }
+
   /** Where what the answer is made of stands; shown once the line is there. */
   sources({ turn, sources }) {
     const told = sources.map(({ file, heading }) => (heading ? `${heading} (${file})` : file));
@@ -65,7 +74,12 @@ export class Captions {
    * is replaced leaves nothing: what was asked goes on growing, and another turn answers it.
    */
   turn({ turn, event, heard }) {
-    if (event === "replaced") return this.#drop("avatar", turn);
+    if (event === "replaced") {
+      for (const key of this.#lines.keys()) {
+        if (key.startsWith(this.#key("shown", `${turn}.`))) this.#remove(key);
+      }
+      return this.#drop("avatar", turn);
+    }
     const line = this.#lines.get(this.#key("avatar", turn));
     if (!line || !["finished", "interrupted", "failed"].includes(event)) return;
     line.dataset.ended = event;
@@ -76,12 +90,13 @@ export class Captions {
   /** What was said while nobody listened. @param {object[]} turns as the gateway keeps them */
   catchUp(turns) {
     const oldest = this.#oldest();
-    for (const { turn, transcript, answer, heard, state } of turns) {
+    for (const { turn, transcript, answer, heard, state, shown } of turns) {
       const key = this.#key("avatar", turn);
       const known = this.#lines.get(key);
       if (!answer || turn < oldest) continue;
       if (known && known.textContent.length >= answer.length) {
         this.turn({ turn, event: state, heard }); // it may have been cut short meanwhile
+        this.#catchUpBlocks(turn, shown);
         continue;
       }
       const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(
@@ -92,8 +107,16 @@ export class Captions {
       line.textContent = answer;
       line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
       this.turn({ turn, event: state, heard });
+      this.#catchUpBlocks(turn, shown);
     }
     this.#follow();
+  }
+
+  #catchUpBlocks(turn, blocks = []) {
+    for (const { block, language, text: written } of blocks) {
+      const line = this.#line("shown", `${turn}.${block}`);
+      if (written.length > (line.dataset.written?.length ?? 0)) showBlock(line, written, language);
+    }
   }
 
   /** The first turn that is still shown; 0: none had to give way to newer ones. */
@@ -132,16 +155,17 @@ export class Captions {
     this.announcer.textContent = "";
   }
 
-  /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?}. */
+  /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?, language?}. */
   records() {
     return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
       side: dataset.side,
-      words: textContent,
+      words: dataset.written ?? textContent,
+      language: dataset.language,
       speaker: dataset.speaker ?? "",
       of: dataset.of,
       partial: "partial" in dataset,
       ended: dataset.ended,
-      heard: lastElementChild ? (firstChild.textContent ?? "") : undefined,
+      heard: lastElementChild?.matches("s") ? (firstChild.textContent ?? "") : undefined,
       key: dataset.i18n,
       sources: dataset.sources,
     }));
@@ -150,17 +174,18 @@ export class Captions {
   /** What was said and heard, for a session that goes on from it: the newest lines. */
   history() {
     return this.records()
-      .map(({ side, words, heard }) => ({ side, text: (heard ?? words).trim().slice(0, LINE_KEPT) }))
+      .map(asSaid)
       .filter(({ side, text: said }) => side !== "note" && said)
       .slice(-HISTORY_KEPT);
   }
 
   /** The lines that `records` gave before the page was loaded again. */
   restore(records) {
-    for (const { side, words, speaker, of, partial, ended, heard, key, sources } of records) {
+    for (const { side, words, speaker, of, partial, ended, heard, key, sources, language } of records) {
       if (!SIDES.includes(side) || typeof words !== "string") continue;
       const line = this.#append(side, of);
-      line.textContent = key ? text(key) : words;
+      if (side === "shown") showBlock(line, words, language);
+      else line.textContent = key ? text(key) : words;
       if (side === "avatar") line.dataset.speaker = speaker;
       line.toggleAttribute("data-partial", partial === true);
       if (ended) line.dataset.ended = ended;
@@ -185,7 +210,7 @@ export class Captions {
     line.className = "line";
     line.dataset.side = side;
     if (side === "avatar") line.dataset.speaker = this.speaker;
-    line.dir = "auto";
+    line.dir = side === "shown" ? "ltr" : "auto";
     if (key) {
       line.dataset.of = key;
       this.#lines.set(key, line);
@@ -208,7 +233,10 @@ export class Captions {
   }
 
   #drop(side, number) {
-    const key = this.#key(side, number);
+    this.#remove(this.#key(side, number));
+  }
+
+  #remove(key) {
     this.#lines.get(key)?.remove();
     this.#lines.delete(key);
   }
@@ -216,6 +244,54 @@ export class Captions {
   #follow() {
     if (this.#following) this.list.scrollTop = this.list.scrollHeight;
   }
+}
+
+/** A line as both have said it, for whoever goes on from it. */
+function asSaid({ side, words, heard, language }) {
+  const shown = language === TABLE ? words : `\`\`\`${language}\n${words}\n\`\`\``;
+  const said = side === "shown" ? shown : (heard ?? words);
+  return { side: side === "shown" ? "avatar" : side, text: said.trim().slice(0, LINE_KEPT) };
+}
+
+/** Fills a line with code, or with a table, as far as it is written. */
+function showBlock(line, written, language = "") {
+  Object.assign(line.dataset, { written, language });
+  const table = language === TABLE;
+  const content = document.createElement(table ? "table" : "code");
+  if (table) content.append(...rowsOf(written));
+  else content.textContent = written.trimEnd();
+  const frame = document.createElement("div");
+  frame.tabIndex = 0; // wide ones are scrolled
+  frame.append(content);
+  const copy = document.createElement("button");
+  copy.type = "button";
+  copy.dataset.i18n = "copy";
+  copy.textContent = text("copy");
+  copy.addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText(written);
+      copy.textContent = text("copied");
+    } catch {
+      getSelection().selectAllChildren(content); // no clipboard without https: to be copied by hand
+    }
+  });
+  line.replaceChildren(frame, copy);
+}
+
+/** The rows of a table in markdown; the second line only parts the first from the others. */
+function rowsOf(markdown) {
+  const lines = markdown.trim().split("\n");
+  return lines
+    .filter((line) => !/^[\s|:-]+$/.test(line))
+    .map((line, index) => {
+      const row = document.createElement("tr");
+      for (const words of line.trim().replace(/^\||\|$/g, "").split("|")) {
+        const cell = document.createElement(index || lines.length < 2 ? "td" : "th");
+        cell.textContent = words.replaceAll("**", "").trim();
+        row.append(cell);
+      }
+      return row;
+    });
 }
 
 function strike(line, heard) {

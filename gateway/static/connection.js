@@ -22,7 +22,7 @@ import { WebRtcMedia } from "./webrtc.js";
 
 /** How turns end of which more may be buffered than is to be heard. */
 const CUT = ["interrupted", "replaced"];
-const FORWARDED = ["session", "state", "transcript", "answer", "answer.sources", "turn", "latency", "error", "warning"];
+const FORWARDED = ["session", "state", "transcript", "answer", "answer.shown", "answer.sources", "turn", "latency", "error", "warning"];
 /** No reason to give up WebRTC: no session, its microphone still taken, no answer at all. */
 const TEMPORARY = [404, 409, 0];
 /** A session that was joined has ended, or its token holds no more. */

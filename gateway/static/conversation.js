@@ -158,6 +158,7 @@ export class Conversation {
     on("state", ({ state }) => this.stage.state(state));
     on("transcript", (detail) => this.#transcribed(detail));
     on("answer", (detail) => this.captions.answer(detail));
+    on("answer.shown", (detail) => this.captions.shown(detail));
     on("answer.sources", (detail) => this.captions.sources(detail));
     on("turn", (detail) => this.#turned(detail));
     on("latency", (detail) => this.latency.show(detail));

@@ -31,6 +31,7 @@ export function forget() {
 export function transcriptOf(lines, at = new Date()) {
   const said = lines.map(({ side, words, speaker, ended, heard }) => {
     if (side === "note") return `(${words})`;
+    if (side === "shown") return words.trimEnd();
     const who = side === "visitor" ? text("transcript.you") : speaker || text("transcript.avatar");
     return `${who}: ${heard ?? words}${ended === "interrupted" ? " —" : ""}`;
   });

@@ -403,6 +403,14 @@ class Conversation:
             actions.append(Emit(AnswerEvent(turn=number, text=text, final=last)))
         return self._settle([*actions, *self._words(turn), *self._read_behind(turn)])
 
+    def shown(self, number: int, block: int, language: str, text: str, now: float) -> list[Action]:
+        """A piece of a block of the answer's, which is shown and not said."""
+        turn = self._current(number)
+        if turn is None or turn.text_complete:
+            return []
+        event = turn.take_shown(block, language, text, now)
+        return [] if turn.phase is Phase.HELD else [Emit(event)]
+
     def voice(
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
@@ -473,7 +481,7 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.text.strip(), turn.tools.messages(spoken=True))
+        self._history.face(turn.written(turn.text), turn.tools.messages(spoken=True))
         self._turn = self._going_on = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
@@ -561,11 +569,12 @@ class Conversation:
             return self._settle(self._silence("text"))
         if turn is None or turn.phase is Phase.HELD:
             return []
-        actions = self._settle(turn.while_tools_work(now))
+        actions = self._settle(turn.while_it_waits(now))
         if doubt is not None and turn.phase is Phase.STOPPED:
             return actions + self._check_stopped(doubt, now)
         stage = turn.awaited_stage()
-        if turn.tools.waits or now - turn.progress_at_s <= self._timeout_s:
+        progress_at_s = max(turn.progress_at_s, turn.shown_at_s)
+        if turn.tools.waits or now - progress_at_s <= self._timeout_s:
             return actions
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
@@ -701,7 +710,7 @@ class Conversation:
             if reason == "speech":
                 return self._replace(going_on)
             self._going_on = None
-        self._history.face(heard, turn.tools.messages(spoken=True))
+        self._history.face(turn.written(heard), turn.tools.messages(spoken=True))
         return [
             CloseTurn(turn.number, "interrupted"),
             Emit(turn.tell("interrupted", reason, heard)),
@@ -762,7 +771,7 @@ class Conversation:
     def _fail(self, turn: Turn, code: str, message: str) -> list[Action]:
         held, heard = turn.phase is Phase.HELD, turn.heard()
         if heard or turn.tools.messages():
-            self._history.face(heard, turn.tools.messages(spoken=True))
+            self._history.face(turn.written(heard), turn.tools.messages(spoken=True))
         elif not held:
             self._history.forget_unanswered()
         self._turn = None

@@ -74,4 +74,4 @@ class Reading:
         """
         if not turn.text_complete or turn.phase not in (Phase.THINKING, Phase.SPEAKING):
             return []
-        return [self.next(answered(turn.text.strip(), turn.tools.messages(spoken=True)))]
+        return [self.next(answered(turn.written(turn.text), turn.tools.messages(spoken=True)))]

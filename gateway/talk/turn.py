@@ -13,6 +13,7 @@ from gateway.api.events import (
     AnswerEvent,
     LatencyEvent,
     ServerEvent,
+    ShownEvent,
     SourcesEvent,
     TextSource,
     TranscriptEvent,
@@ -20,6 +21,7 @@ from gateway.api.events import (
     WarningEvent,
     WordsEvent,
     WordTime,
+    add_shown,
 )
 from gateway.knowledge.passages import Passage
 from gateway.playout.sound import VoiceResampler
@@ -101,6 +103,12 @@ class Turn:
     """What the answer has called."""
     text: str = ""
     """Of the answer so far, without style tags."""
+    shown: list[ShownEvent] = field(default_factory=list)
+    """What of the answer is not said: each block, as far as it is written."""
+    shown_at_s: float = 0.0
+    """When a piece of it came last, for the time limit."""
+    shows: bool = False
+    """The newest of the answer is a block: nothing more to say comes until that is written."""
     text_complete: bool = False
     tokens: int = 0
     """That the language model says it has written, once it writes no more."""
@@ -114,7 +122,8 @@ class Turn:
     """Those whose text and times are both known."""
     played_s: float = 0.0
     rests: bool = False
-    """All of its voice is played, and what goes on waits for a tool: the face is not to freeze."""
+    """All of its voice is played, and what goes on waits for a tool or behind a block: the face is
+    not to freeze."""
     warnings: list[WarningEvent] = field(default_factory=list)
     """What was asked for and cannot be done."""
     stage_seconds: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -167,9 +176,19 @@ class Turn:
         """A piece of the answer, style tags and all; what of it can be shown now."""
         self.progress_at_s = now
         self.text_complete = last
+        self.shows = self.shows and not (text.strip() or last)
         shown = self._captions.feed(text, last=last)
         self.text += shown
         return shown
+
+    def take_shown(self, block: int, language: str, text: str, now: float) -> ShownEvent:
+        """A piece of what is shown and not said, as listeners are told of it."""
+        self.shown_at_s, self.shows = now, True
+        piece = ShownEvent(
+            turn=self.number, block=block, language=language, text=text, chars=len(self.text)
+        )
+        add_shown(self.shown, piece)
+        return piece.model_copy(update={"chars": self.shown[-1].chars})
 
     def take_voice(
         self, seconds: float, marks: Sequence[SpokenMark], *, last: bool, now: float
@@ -225,6 +244,7 @@ class Turn:
         if self.text or self.text_complete:
             event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
             events.append(event)
+        events += self.shown
         if self.words:
             events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
@@ -249,26 +269,37 @@ class Turn:
         messages = (*self.messages, *self.tools.messages())
         return [ContinueAnswer(self.number, messages, self.tools.exhausted)]
 
-    def while_tools_work(self, now: float) -> list[Action]:
-        """What is over its time, and what is said and seen meanwhile."""
-        if not self.tools.waits:
+    def while_it_waits(self, now: float) -> list[Action]:
+        """What is said and seen while tools or a block are worked at; what is over its time."""
+        if not (self.tools.waits or self.shows):
             return []
-        if self.tools.expire(now):
+        if self.tools.waits and self.tools.expire(now):
             self.progress_at_s = now
             return self.after_tools()
         if self._has_run_dry(now):
             self.rests = True
             return [PauseTurn(self.number, rests=True)]
-        if self.phase is Phase.THINKING and not self.text and self.tools.take_filler(now):
+        wordless = self.phase is Phase.THINKING and not self.text
+        if wordless and self.tools.waits and self.tools.take_filler(now):
             return [SayMeanwhile(self.number)]
         return []
 
     def _has_run_dry(self, now: float) -> bool:
-        """Whether it waits for a tool, and all of its voice so far is played."""
+        """Whether all of its voice so far is played."""
         dry = self.voice_s - self.played_s < _DRY_S and now - self.progress_at_s > _DRY_FOR_S
         return self.phase is Phase.SPEAKING and not self.rests and dry
 
     # ------------------------------------------------------------ what is known of it
+
+    def written(self, said: str) -> str:
+        """`said`, a beginning of its text, with the blocks that stand in it."""
+        parts, at = [], 0
+        for block in self.shown:
+            if len(self.text[: block.chars].rstrip()) > len(said):
+                break
+            parts += [said[at : block.chars], block.as_markdown]
+            at = block.chars
+        return "".join([*parts, said[at:]]).strip()
 
     @property
     def has_begun(self) -> bool:

@@ -7,6 +7,7 @@
 `tools`: what the model may call, and its calls out of an answer.
 `gate`: which request may be at the model now.
 `text_stream`: raw pieces to whole characters without markdown.
+`blocks`: code and tables, which are shown and not said.
 `loop_guard`: an answer that goes round in circles is ended.
 `generator`: all of that, from request to text pieces.
 `session`: an attached session, whose answers go to the bus.

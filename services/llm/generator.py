@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from services.llm.backends.base import (
     ToolCallDelta,
     Tools,
 )
+from services.llm.blocks import Blocks, SaidOrShown, Shown, pointer_to_blocks
 from services.llm.gate import Gate, Order, Place
 from services.llm.loop_guard import LoopGuard
 from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
@@ -39,8 +40,8 @@ _TOOLS_SHARE = 0.6
 CALL_TOKENS = 320
 """Of a spoken answer that may call tools: a short answer may need a long call."""
 
-Piece: TypeAlias = str | ToolCallDelta
-"""Of an answer: text, or a part of a call."""
+Piece: TypeAlias = SaidOrShown | ToolCallDelta
+"""Of an answer: text, or a part of a call; of a spoken one also what is shown instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,8 @@ class AnswerRequest:
     """A conversation, and how it is to be answered.
 
     `max_tokens` 0, `temperature` and `top_p` None: the defaults. `spoken`: the answer goes to a
-    voice; markdown is taken out of it. `held`: it may yet be thrown away.
+    voice; markdown is taken out of it, and what is shown is parted from it. `held`: it may yet be
+    thrown away.
     """
 
     messages: tuple[ChatMessage, ...]
@@ -221,8 +223,8 @@ class Generator:
         started = self._clock.now()
         backend_request = await self._plan(request, place.slot)
         text = TextStream(request.stop)
-        spoken = _Spoken(request) if request.spoken else _AsItIs()
-        guard, calls = LoopGuard(spoken=request.spoken), CallPieces()
+        written = _Spoken(request) if request.spoken else _AsItIs()
+        calls = CallPieces()
         most_tokens = self._most_tokens(request)
         longer = backend_request.sampling.max_tokens > most_tokens
         try:
@@ -230,9 +232,9 @@ class Generator:
             async with contextlib.aclosing(made) as deltas:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
-                    if piece := guard.feed(spoken.feed(text.feed(delta.text))):
+                    for piece in written.feed(text.feed(delta.text)):
                         yield piece
-                    if text.stopped or guard.looping:
+                    if text.stopped or written.looping:
                         ledger.finish_reason = "stop"
                         break
                     for call in calls.feed(delta.tool_calls):
@@ -240,8 +242,7 @@ class Generator:
                     if longer and not calls.any and ledger.completion_tokens > most_tokens:
                         ledger.finish_reason = "length"
                         break  # where only calls may be longer
-            rest = spoken.feed(text.finish()) + spoken.finish()
-            if piece := guard.feed(rest) + guard.finish():
+            for piece in (*written.feed(text.finish()), *written.finish()):
                 yield piece
             ended = ledger.finish_reason or "stop"
             # Of a call that had to be made, some servers say that it is an ordinary end.
@@ -343,28 +344,58 @@ class Generator:
 
 
 class _Spoken:
-    """What a voice can say of an answer."""
+    """What a voice can say of an answer, and what is shown instead."""
 
     def __init__(self, request: AnswerRequest) -> None:
         known = {tool.name for tool in request.tools.known} if request.tools else set()
         called = {call.name for message in request.messages for call in message.tool_calls}
-        self._uncalled, self._unmarked = WithoutCalls(known | called), SpokenText()
+        self._uncalled, self._blocks = WithoutCalls(known | called), Blocks()
+        self._unmarked, self._guard = SpokenText(), LoopGuard()
+        self._pointer = pointer_to_blocks(request.messages)
+        self._said = False
 
-    def feed(self, text: str) -> str:
-        return self._unmarked.feed(self._uncalled.feed(text))
+    @property
+    def looping(self) -> bool:
+        return self._guard.looping
 
-    def finish(self) -> str:
-        return self._unmarked.feed(self._uncalled.finish()) + self._unmarked.finish()
+    def feed(self, text: str) -> Iterator[SaidOrShown]:
+        return self._parted(self._blocks.feed(self._uncalled.feed(text)))
+
+    def finish(self) -> Iterator[SaidOrShown]:
+        yield from self._parted(self._blocks.feed(self._uncalled.finish()))
+        yield from self._parted(self._blocks.finish())
+        if rest := self._guard.feed(self._unmarked.finish()) + self._guard.finish():
+            yield rest
+
+    def _parted(self, pieces: Iterable[SaidOrShown]) -> Iterator[SaidOrShown]:
+        for piece in pieces:
+            if isinstance(piece, Shown):
+                if not self._said:
+                    self._said = True
+                    yield self._pointer
+                yield piece
+            elif said := self._guard.feed(self._unmarked.feed(piece)):
+                self._said = self._said or bool(said.strip())
+                yield said
 
 
 class _AsItIs:
     """Leaves every mark where it is."""
 
-    def feed(self, text: str) -> str:
-        return text
+    def __init__(self) -> None:
+        self._guard = LoopGuard(spoken=False)
 
-    def finish(self) -> str:
-        return ""
+    @property
+    def looping(self) -> bool:
+        return self._guard.looping
+
+    def feed(self, text: str) -> Iterator[SaidOrShown]:
+        if piece := self._guard.feed(text):
+            yield piece
+
+    def finish(self) -> Iterator[SaidOrShown]:
+        if rest := self._guard.finish():
+            yield rest
 
 
 def _bytes_in(text: str) -> int:

@@ -21,6 +21,7 @@ from services.llm.backends.base import (
     TextBackend,
     Tool,
     ToolCall,
+    ToolCallDelta,
     Tools,
 )
 from services.llm.backends.registry import open_backend
@@ -292,8 +293,8 @@ def _tools(request: llm_pb2.GenerateRequest) -> Tools | None:
 
 
 def _response_of(piece: Piece) -> llm_pb2.GenerateResponse:
-    if isinstance(piece, str):
-        return llm_pb2.GenerateResponse(text=piece)
+    if not isinstance(piece, ToolCallDelta):
+        return llm_pb2.GenerateResponse(text=piece if isinstance(piece, str) else piece.text)
     call = llm_pb2.ToolCallDelta(
         index=piece.index, id=piece.id, name=piece.name, arguments_json=piece.arguments
     )

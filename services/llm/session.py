@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.llm.backends.base import ToolCallDelta
+from services.llm.blocks import Shown
 from services.llm.gate import Order, Place
 from services.llm.generator import Answer, AnswerRequest, Generator
 from services.llm.prompt import Beginning
@@ -23,7 +24,8 @@ from visavis.wire.subjects import Kind
 log = logging.getLogger(__name__)
 
 _PHRASE_END = "\n"
-"""What was said before a call is spoken at once: nobody knows how long the call takes."""
+"""What was said before a call, or a block of code, is spoken at once: nobody knows how long that
+takes."""
 
 
 class AnsweredTurn(Turn):
@@ -39,7 +41,11 @@ class AnsweredTurn(Turn):
     def __init__(self, number: int, generator: Generator) -> None:
         super().__init__(number)
         self.chars = 0
-        """Of the text that was published."""
+        """Of the text that was published to be said."""
+        self.text_ends = False
+        """That text ends a phrase."""
+        self.blocks = 0
+        """That were shown."""
         self.begun = False
         """Some of it is the model's."""
         self.ready = False
@@ -288,16 +294,19 @@ class AnsweringSession(StageWork):
     ) -> _Written:
         """Every piece of text as a chunk; the turn's first carries when it came."""
         asked = turn.asked = turn.asked or Stamp.now("llm.first_started")
-        written = _Written()
+        written, blocks = _Written(), turn.blocks
         async with contextlib.aclosing(answer.pieces) as pieces:
             async for piece in pieces:
-                if not isinstance(piece, str):
+                if isinstance(piece, ToolCallDelta):
                     written.add(piece)
                     continue
                 first, turn.begun = not turn.begun, True
                 turn.note_ready()
                 if self._generator.in_turn and not answer.place.hurried:
                     unit.end()  # from here on others are let in
+                if isinstance(piece, Shown):
+                    await self._publish_shown(turn, blocks + piece.block, piece)
+                    continue
                 started = _first_stamps(asked, turn.queue_s) if first else ()
                 await self._publish_text(turn, piece, (got, *started) if first else ())
                 written.text += piece
@@ -311,7 +320,16 @@ class AnsweringSession(StageWork):
             return
         place = self._stage.place(turn.number, Kind.TOKENS, turn.chars, stamps=stamps)
         turn.chars += len(text)
+        turn.text_ends = text.endswith(_PHRASE_END)
         await self._stage.publish(Kind.TOKENS, TokenChunk(place, text))
+
+    async def _publish_shown(self, turn: AnsweredTurn, block: int, piece: Shown) -> None:
+        if block > turn.blocks:
+            turn.blocks = block
+            await self._publish_text(turn, "" if turn.text_ends else _PHRASE_END)
+        place = self._stage.place(turn.number, Kind.TOKENS, turn.chars)
+        chunk = TokenChunk(place, piece.text, block, piece.language)
+        await self._stage.publish(Kind.TOKENS, chunk)
 
     async def _publish_last(self, turn: AnsweredTurn) -> None:
         stamps = (Stamp.now("llm.last_finished"),)

@@ -37,10 +37,8 @@ _NUMBER = re.compile(r"[ \t]*(\d{1,2})[.)][ \t]+")
 # The beginning of a line that may yet turn out to be one of the two above, or several.
 _UNDECIDED = re.compile(
     rf"(?:{_BULLET.pattern})*"
-    r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?|`{1,2}|`{3,}[\w+#.-]*)[ \t]*"
+    r"[ \t]*(?:#{0,6}|[-*+•>]|\d{1,2}[.)]?)[ \t]*"
 )
-# A block of code begins, with the name of its language.
-_FENCE_LINE = re.compile(r"[ \t]*`{3,}[\w+#.-]*[ \t]*(?=\n)")
 # A single star between spaces or digits is a multiplication, and two are a power; they stay.
 _EMPHASIS = re.compile(
     r"\*{3,}|(?<!\w)\*\*|\*\*(?!\d)|_{2,}|`+|(?<![\s\d*])\*(?!\*)|(?<!\*)\*(?![\s\d*])"
@@ -178,8 +176,7 @@ class _Filter(ABC):
 
 
 class SpokenText(_Filter):
-    """Takes out of an answer what can be seen but not said: headings, list marks, emphasis and
-    the fences of code.
+    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
 
     Line ends stay: they are pauses. A number is a list's mark only where it counts on from 1, so an
     answer such as "12. That was easy." keeps its beginning.
@@ -211,8 +208,6 @@ class SpokenText(_Filter):
         return ready
 
     def _drop_marks(self) -> None:
-        if match := _FENCE_LINE.match(self._held):
-            self._held = self._held[match.end() :]
         while match := _BULLET.match(self._held):
             self._held = self._held[match.end() :]
         match = _NUMBER.match(self._held)

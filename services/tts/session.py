@@ -143,6 +143,8 @@ class SpeakingSession(StageWork):
             number = chunk.place.turn
             if not isinstance(chunk, TokenChunk) or not self._stage.wants(number):
                 continue
+            if chunk.block:
+                continue  # nobody says it
             if number > self._stage.begun:
                 await self._begin(chunk)
             turn = self._stage.turn

@@ -228,6 +228,26 @@ async def test_answer_pieces_are_joined_and_cut_where_interrupted(
     await expect(line.locator("s")).to_have_text(" I think.")
 
 
+async def test_code_and_tables_are_shown_beside_what_is_said(page: Page, stub: StubGateway) -> None:
+    await start(page, stub)
+    shown = {"type": "answer.shown", "turn": 2, "chars": 5}
+    code, table = {"block": 1, "language": "html"}, {"block": 2, "language": "markdown"}
+    stub.push(
+        {"type": "answer", "turn": 2, "text": "Look.\n"},
+        {**shown, **code, "text": "<b>"},
+        {**shown, **code, "text": "x</b>\n"},
+        {**shown, **table, "text": "| n | n² |\n|---|---|\n| **2** | 4 |\n"},
+        {"type": "answer", "turn": 2, "text": "That is it.", "final": True},
+    )
+    blocks = page.locator(".line[data-side=shown]")
+    await expect(page.locator(".line[data-side=avatar]")).to_have_text("Look.\nThat is it.")
+    await expect(blocks.first.locator("code")).to_have_text("<b>x</b>")
+    await expect(blocks.last.locator("th, td")).to_have_text(["n", "n²", "2", "4"])
+    await page.reload()
+    await expect(blocks.first.locator("code")).to_have_text("<b>x</b>")
+    await expect(blocks.last.locator("td")).to_have_text(["2", "4"])
+
+
 async def test_a_question_that_goes_on_is_one_caption(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     heard = {"type": "transcript", "utterance": 1}

@@ -66,6 +66,8 @@ class Script:
     answer: str = "Hello there. I am fine."
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """Id, name and arguments of what llm calls before its next answer."""
+    shown: str = ""
+    """Code that llm writes behind its next answers, which is not said."""
     voice_s: float = 0.4
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
@@ -340,7 +342,12 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
             stamps = () if i else stamps_of("llm", "got", "started", "finished")
             place = Place(session, begin.turn, i, 0, stamps=stamps)
             await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
-        last = Place(session, begin.turn, len(words), 0, last=True)
+        end = len(words)
+        if shown := self.script.shown:
+            for part in (shown[:3], shown[3:]):
+                place, end = Place(session, begin.turn, end, 0), end + 1
+                await self.bus.publish(Kind.TOKENS, TokenChunk(place, part, 1, "python"))
+        last = Place(session, begin.turn, end, 0, last=True)
         await self.bus.publish(Kind.TOKENS, TokenChunk(last, ""))
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from gateway.api.events import AnswerEvent, ErrorEvent, TranscriptEvent, TurnEvent
+from gateway.api.events import AnswerEvent, ErrorEvent, ShownEvent, TranscriptEvent, TurnEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
 from gateway.realtime.protocol import effects as to_do
@@ -426,6 +426,17 @@ def answering(detection: str, **talk: Any) -> Talk:
         TurnEvent(turn=1, event="speaking"),
     )
     return begun
+
+
+def test_code_is_a_part_of_its_own_behind_what_is_said() -> None:
+    talk = Talk()
+    talk.speak(1, "How do I list files?", turn=1)
+    block = {"turn": 1, "block": 1, "language": "sh", "chars": 5}
+    talk.hear(ShownEvent(text="ls", **block), ShownEvent(text=" -l\n", **block))
+    talk.answer(1)
+    spoken, shown = last(talk)["output"][0]["content"]
+    assert spoken["transcript"] == "Fine, thank you."
+    assert shown == {"type": "output_text", "text": "```sh\nls -l\n```"}
 
 
 def test_a_voice_that_lasts_interrupts_at_once_where_the_server_detects_voices() -> None:

@@ -23,6 +23,7 @@ from gateway.talk.actions import (
     SayMeanwhile,
 )
 from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark
 from gateway.tools.offers import Call
 from gateway.tools.rounds import MOST_CALLS, ToolLimits
 from tests.gateway.conftest import eventually
@@ -164,6 +165,25 @@ def test_something_is_said_and_the_face_does_not_freeze(talk: Conversation) -> N
     assert of(actions, StateEvent) == [StateEvent(state="speaking")]
     # A visitor who speaks while it rests stops it as any other answer.
     assert talk.voice(1, 1.0, last=True, now=5) == []
+
+
+def test_the_face_does_not_freeze_while_code_is_written(talk: Conversation) -> None:
+    talk.submit_text("Assign one to x.", 0)
+    talk.token(1, "Like this:\n", last=False, now=0.5)
+    talk.voice(1, 0.8, (SpokenMark(10, 0.8),), last=False, now=0.6)
+    talk.started(1)
+    talk.shown(1, 1, "python", "x =", 1.0)
+    talk.played(1, 0.8, 1.4)
+    assert of(talk.check(1.5), PauseTurn) == []
+    assert of(talk.check(1.8), PauseTurn) == [PauseTurn(1, rests=True)]
+    for now in range(2, 60):  # as long as that goes on, it is no standstill
+        talk.shown(1, 1, "python", " 1 +", float(now))
+        assert talk.check(now + 0.5) == []
+    talk.token(1, "Done.", last=True, now=60)
+    actions = talk.voice(1, 0.5, last=True, now=60.1)
+    assert of(actions, ResumeTurn) == [ResumeTurn(1, 0.8, rested=True)]
+    talk.submit_text("And two?", 61)
+    assert talk.said[1].content.startswith("Like this:\n```python\nx = 1 +"), "what was seen"
 
 
 def test_who_speaks_while_a_tool_is_at_work_is_listened_to(talk: Conversation) -> None:

@@ -50,6 +50,22 @@ async def test_a_typed_question_is_answered(client: GatewayClient, doubles: Doub
         assert doubles.seen.prompts[0][-1][1] == "How are you?"
 
 
+async def test_code_is_shown_and_remembered(client: GatewayClient, doubles: Doubles) -> None:
+    doubles.script.shown = "x = 1\n"
+    async with client.session() as session:
+        turn = await session.ask("Assign one to x.")
+        events = await collect(session, "finished")
+        assert [e["text"] for e in events if e["type"] == "answer.shown"] == ["x =", " 1\n"]
+        answer = doubles.script.answer
+        assert "".join(e["text"] for e in events if e["type"] == "answer") == answer
+        record = (await client.call("GET", f"/v1/sessions/{session.id}/turns/{turn}")).json()
+        block = {"block": 1, "language": "python", "text": "x = 1\n", "chars": len(answer)}
+        assert (record["answer"], record["shown"]) == (answer, [block])
+        await session.ask("And two?")
+        await collect(session, "finished")
+    assert doubles.seen.prompts[-1][-2][1] == f"{answer}\n```python\nx = 1\n```"
+
+
 async def test_a_turn_is_recorded_from_first_to_last_picture(
     client: GatewayClient, doubles: Doubles
 ) -> None:

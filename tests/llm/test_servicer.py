@@ -209,6 +209,21 @@ async def test_a_turn_becomes_tokens_on_the_bus(bus: Bus) -> None:
     assert set(finished.seconds) == {"queue", "first_token", "generate"}
 
 
+async def test_code_is_shown_and_not_said(bus: Bus) -> None:
+    async with bus.subscribe("s1", Kind.TOKENS) as tokens:
+        pieces = ("```py", "thon\nx", " = 1\n``", "`\nDone", ": **that**")
+        backend = FakeBackend(*map(Delta, pieces))
+        async with serving(backend, bus) as stub, attached(stub, "s1") as call:
+            await call.write(begin(1, "Assign one to x."))
+            chunks = await tokens_of_turn(tokens, 1)
+    said = [(chunk.text, chunk.place.pts) for chunk in chunks if not chunk.block]
+    shown = [(chunk.block, chunk.language, chunk.text) for chunk in chunks if chunk.block]
+    assert shown == [(1, "python", "x"), (1, "python", " = 1\n")]
+    pointer = "It is on the screen.\n"
+    assert said[:2] == [(pointer, 0), ("Done", len(pointer))], "whoever hears it looks there"
+    assert "".join(text for text, _ in said) == f"{pointer}Done: that"
+
+
 async def test_a_new_epoch_on_the_bus_stops_the_turn_at_once(bus: Bus) -> None:
     backend = FakeBackend(Delta("Once"), hang=True)
     async with (

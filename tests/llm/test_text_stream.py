@@ -1,7 +1,11 @@
 """Pieces are never torn: characters, emoji, stop strings, template tokens; what a voice says."""
 
+import itertools
+from typing import Any
+
 import pytest
 
+from services.llm.blocks import Blocks, Shown
 from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
 
 
@@ -108,10 +112,7 @@ CASES = [
     ("-5 degrees", "-5 degrees"),
     ("#1 in the charts", "#1 in the charts"),
     ("snake_case __init__", "snake_case init"),
-    (
-        "So:\n```python\nx**2\n```\nis 2**10, **5** and ***more***.",
-        "So:\n\nx**2\n\nis 2**10, 5 and more.",
-    ),
+    ("It is 2**10, **5** and ***more***.", "It is 2**10, 5 and more."),
     ("> # Title\n> 1. First\n- **2.** + x", "Title\nFirst\n2. + x"),
     ("你好。\n- 第一\n- 第二", "你好。\n第一\n第二"),
     ("", ""),
@@ -138,6 +139,45 @@ def test_words_do_not_wait() -> None:
         "! It",
         " is",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "parts"),
+    [
+        (
+            "So:\n\n  ```Python\nif a | b:\n    `x`\n```\n\nThen\n```\nls\n```",
+            ["So:\n", (1, "python", "if a | b:\n    `x`\n"), "Then\n", (2, "", "ls\n")],
+        ),
+        (
+            "| a | b |\n|---|---|\n| 1 | 2 |\n\nThat is all.\n| c |\n| 3 |",
+            [
+                (1, "markdown", "| a | b |\n|---|---|\n| 1 | 2 |\n"),
+                "That is all.\n",
+                (2, "markdown", "| c |\n| 3 |\n"),
+            ],
+        ),
+        ("Sure! ```c++ title\nint x;\n```and", ["Sure! ", (1, "c++", "int x;\n"), "and"]),
+        ("```sh\nls", [(1, "sh", "ls")]),  # the answer was as long as it may be
+        ("|x| is `a` or ```b``` ok ```", ["|x| is `a` or ```b``` ok "]),
+        ("Two\n\nlines", ["Two\n\nlines"]),
+        ("", []),
+    ],
+)
+def test_blocks_of_code_and_tables_are_parted_from_what_is_said(
+    written: str, parts: list[Any]
+) -> None:
+    for size in (1, 2, 3, 7, 1000):
+        blocks, found = Blocks(), []
+        pieces = [blocks.feed(written[i : i + size]) for i in range(0, len(written), size)]
+        for piece in (*itertools.chain(*pieces), *blocks.finish()):
+            new = (piece.block, piece.language, piece.text) if isinstance(piece, Shown) else piece
+            if isinstance(new, tuple) and found and found[-1][:2] == new[:2]:
+                found[-1] = (*new[:2], found[-1][2] + new[2])
+            elif isinstance(new, str) and found and isinstance(found[-1], str):
+                found[-1] += new
+            else:
+                found.append(new)
+        assert found == parts
 
 
 CALL = '{"name": "get_weather", "arguments": {"city": "Rome {old}"}}'

@@ -35,9 +35,9 @@ class Attached:
     mel: Subscription
     events: asyncio.Queue[pb.AttachEvent]
 
-    async def say(self, turn: int, text: str, *, last: bool = True) -> None:
+    async def say(self, turn: int, text: str, *, last: bool = True, block: int = 0) -> None:
         place = Place(self.name, turn, 0, 0, last=last)
-        await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
+        await self.bus.publish(Kind.TOKENS, TokenChunk(place, text, block))
 
     async def announce(self, turn: int) -> None:
         await self.bus.publish(Kind.TURN, TurnChunk(Place(self.name, turn, 0, 0), "interrupt"))
@@ -105,6 +105,7 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Atta
 async def test_voice_and_mel_of_a_turn_are_numbered_placed_and_ended(bus: Bus) -> None:
     async with attached(bus, "numbered") as stage:
         await stage.announce(1)
+        await stage.say(1, "x = 1", block=1, last=False)  # code: shown, and not said
         await stage.say(1, "Hello there.")
         chunks = await stage.turn_voice(1)
         assert [chunk.place.seq for chunk in chunks] == list(range(len(chunks)))
@@ -115,14 +116,15 @@ async def test_voice_and_mel_of_a_turn_are_numbered_placed_and_ended(bus: Bus) -
         assert [stamp.stage for stamp in chunks[0].place.stamps] == [
             "tts.first_got", "tts.first_ready", "tts.first_started", "tts.first_finished",
         ]  # fmt: skip
-        hops = 0
+        hops, said = 0, []
         async for mel in stage.mel:
             assert isinstance(mel, MelChunk)
             assert mel.place.pts == hops
             hops += len(mel.mel)
+            said += [span.symbol for span in mel.phonemes]
             if mel.place.last:
                 break
-        assert hops * 300 == pts
+        assert (hops * 300, said) == (pts, ["Hello", "there."])
         assert (await stage.events.get()).turn_started.turn == 1
         finished = (await stage.events.get()).turn_finished
         assert (finished.turn, finished.produced, finished.cancelled) == (1, pts, False)

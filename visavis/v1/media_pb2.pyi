@@ -133,12 +133,16 @@ class TurnChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ..., motion_frame: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
-    __slots__ = ("header", "text")
+    __slots__ = ("header", "text", "block", "language")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    BLOCK_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     text: str
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ...) -> None: ...
+    block: int
+    language: str
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ..., block: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
 
 class PhonemeSpan(_message.Message):
     __slots__ = ("symbol", "start_samples", "duration_samples")

@@ -245,12 +245,16 @@ class TurnChunk(OnTheWire):
 
 @dataclass(frozen=True, slots=True)
 class TokenChunk(OnTheWire):
-    """A piece of the answer's text. place.pts counts characters."""
+    """A piece of the answer's text. place.pts counts characters that are said."""
 
     MESSAGE = pb.TokenChunk
 
     place: Annotated[Place, _HEADER]
     text: str
+    block: int = 0
+    """0: it is said; else the block, from 1 on, that it is a piece of: shown and not said."""
+    language: str = ""
+    """Of a block's code; "markdown" of a table; "": not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
 
-from gateway.api.events import AnswerEvent, ErrorEvent, ServerEvent, TranscriptEvent, TurnEvent
+from gateway.api.events import (
+    AnswerEvent,
+    ErrorEvent,
+    ServerEvent,
+    ShownEvent,
+    TranscriptEvent,
+    TurnEvent,
+)
 from gateway.api.hub import Overheard, Voiced
 from gateway.openai.errors import RefusedError
 from gateway.realtime.protocol.config import ServerVad, SessionConfig, updated
@@ -279,6 +286,9 @@ class Dialogue:
                 return self._send(self._replies.hear(news))
             case AnswerEvent():
                 return self._send(self._replies.read(news))
+            case ShownEvent():
+                self._replies.show(news)
+                return []
             case Overheard():
                 return self._overheard(news)
             case TranscriptEvent() if news.final and news.utterance:

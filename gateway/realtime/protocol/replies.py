@@ -6,7 +6,7 @@ turn is wanted, for answers are prepared while the visitor pauses.
 
 from __future__ import annotations
 
-from gateway.api.events import AnswerEvent, TurnEvent
+from gateway.api.events import AnswerEvent, ShownEvent, TurnEvent, add_shown
 from gateway.api.hub import Voiced
 from gateway.openai.errors import RefusedError
 from gateway.playout.pacing import RATE_HZ
@@ -118,6 +118,12 @@ class Replies:
         events = reply.write(news.text)
         reply.text_complete = reply.text_complete or news.final
         return [*events, *reply.finish_if_complete()]
+
+    def show(self, news: ShownEvent) -> None:
+        """A piece of a turn's that is not said."""
+        reply = self._of_turn.get(news.turn)
+        if reply is not None and reply.active:
+            add_shown(reply.shown, news)
 
     def played(self, news: TurnEvent) -> list[Event]:
         """How the turn that speaks a reply goes on; afterwards that reply is complete or not."""

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.api.events import ShownEvent
 from gateway.realtime.protocol.config import OutputTokens
 from gateway.realtime.protocol.items import Item, Items, Spoken
 from gateway.realtime.protocol.sound import SoundOut
@@ -68,6 +69,8 @@ class Reply:
     """It goes on from what a tool has told: what was said before that is heard to its end."""
     held: bool = False
     """Some of it is written, and waits for that end."""
+    shown: list[ShownEvent] = field(default_factory=list)
+    """Blocks of code and tables, which are not said: a part of their own, behind what is."""
     _calls: list[tuple[str, str, str]] = field(default_factory=list)
     """That wait until what was said before them is complete."""
 
@@ -203,7 +206,21 @@ class Reply:
             events.append(self._delta("response.output_text.done", text=part["text"]))
             shown = {"type": "text", "text": part["text"]}
         events.append(self._delta("response.content_part.done", part=shown))
-        return [*events, *self._close(item, status)]
+        return [*events, *self._show_blocks(item), *self._close(item, status)]
+
+    def _show_blocks(self, item: Item) -> list[Event]:
+        if not self.shown:
+            return []
+        text = "".join(block.as_markdown for block in self.shown).strip()
+        item.parts.append({"type": "output_text", "text": text})
+        told = (
+            ("content_part.added", {"part": {"type": "text", "text": ""}}),
+            ("output_text.delta", {"delta": text}),
+            ("output_text.done", {"text": text}),
+            ("content_part.done", {"part": {"type": "text", "text": text}}),
+        )
+        index = len(item.parts) - 1
+        return [self._delta(f"response.{kind}", index, **more) for kind, more in told]
 
     def _add(self, item: Item) -> list[Event]:
         self.output.append(item)
@@ -232,11 +249,11 @@ class Reply:
         assert self.message is not None
         return self.message.parts[0], self.message.spoken
 
-    def _delta(self, kind: str, **more: Any) -> Event:
-        """About the one part of the message."""
+    def _delta(self, kind: str, content_index: int = 0, /, **more: Any) -> Event:
+        """About a part of the message."""
         assert self.message is not None
         where = {"item_id": self.message.id, "output_index": self.output.index(self.message)}
-        return self._event(kind, **where, content_index=0, **more)
+        return self._event(kind, **where, content_index=content_index, **more)
 
     def _event(self, kind: str, **more: Any) -> Event:
         of_it = {} if "response" in more else {"response_id": self.id}

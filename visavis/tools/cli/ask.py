@@ -14,6 +14,7 @@ import websockets
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from visavis.client import MIC_RATE_HZ, GatewayError, GatewaySession
@@ -35,6 +36,8 @@ class Exchange:
     turn: int = 0
     transcript: str = ""
     answer: str = ""
+    shown: dict[int, str] = field(default_factory=dict)
+    """Of the answer's code and tables, which are not said."""
     stages: list[dict[str, Any]] = field(default_factory=list)
     voice_to_voice_ms: float | None = None
     warnings: list[str] = field(default_factory=list)
@@ -155,8 +158,12 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
             continue
         elif kind == "turn" and event["event"] == "opened":
             exchange.turn, exchange.answer = event["turn"], ""
+            exchange.shown.clear()
         elif kind == "answer":
             exchange.answer += event["text"]
+        elif kind == "answer.shown":
+            before = exchange.shown.get(event["block"], "")
+            exchange.shown[event["block"]] = before + event["text"]
         elif kind == "latency":
             exchange.stages = event["stages"]
             exchange.voice_to_voice_ms = event.get("voice_to_voice_ms")
@@ -171,6 +178,8 @@ def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
     if exchange.transcript:
         console.print(f"[bold]You:[/bold] {escape(exchange.transcript)}", highlight=False)
     console.print(f"[bold]Avatar:[/bold] {escape(exchange.answer.strip())}", highlight=False)
+    for block in exchange.shown.values():
+        console.print(Padding(escape(block.strip()), (1, 2)), highlight=False)
     for warning in exchange.warnings:
         console.print(f"[yellow]Note:[/yellow] {escape(warning)}", highlight=False)
     table = Table("stage", "from (ms)", "to (ms)", box=None)
