@@ -159,11 +159,19 @@ class Performer:
         if self._conversation.turn is None:
             self._stages.refresh_face()
 
+    def look_for_losses(self) -> None:
+        """Tell the conversation if the bus has gone, be it for a moment, since this was asked."""
+        if self._feed.newly_lost():
+            self.perform(self._conversation.bus_lost("the bus connection was lost"))
+
     # ------------------------------------------------------------ what it calls
 
-    def told(self, call_id: str) -> None:
-        """A client has done what was called."""
+    def result(self, call_id: str, output: str) -> None:
+        """A call has come to this. Raises UnknownNameError where none waits under that id."""
+        self.look_for_losses()  # what was lost before is nothing that the results are followed by
+        wanted = self._conversation.tool_result(call_id, output, self._now())
         self._tools.told(call_id)
+        self.perform(wanted)
 
     def _call(self, action: actions.CallTool) -> None:
         self._stopwatch.called(action.turn, self._now())
@@ -175,7 +183,7 @@ class Performer:
 
     def _tool_done(self, call_id: str, output: str) -> None:
         with contextlib.suppress(UnknownNameError):  # the time was over just then
-            self.perform(self._conversation.tool_result(call_id, output, self._now()))
+            self.result(call_id, output)
 
     async def _go_on(self, action: actions.ContinueAnswer) -> None:
         turn = self._conversation.turn

@@ -457,9 +457,7 @@ class Session:
     def tool_result(self, call_id: str, output: str) -> None:
         """A client has done what an answer called. Raises UnknownNameError where none waits."""
         self.touch()
-        wanted = self._conversation.tool_result(call_id, output, self._clock.now())
-        self._performer.told(call_id)
-        self._perform(wanted)
+        self._performer.result(call_id, output)
 
     async def update(self, options: Options, persona: str | None = None) -> None:
         """Take effect from the next turn on; a stage that is away learns it as it returns."""

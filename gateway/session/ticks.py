@@ -136,10 +136,8 @@ class Ticks:
                 self._performer.perform(self._conversation.finished(number, now))
 
     def _check(self, now: float) -> None:
+        self._performer.look_for_losses()
         self._performer.perform(self._conversation.check(now))
-        if self._parts.feed.newly_lost():
-            lost = self._conversation.bus_lost("the bus connection was lost")
-            self._performer.perform(lost)
 
     @property
     def may_begin(self) -> bool:

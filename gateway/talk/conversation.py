@@ -533,7 +533,7 @@ class Conversation:
         being said may never end. Who goes on is heard again with his next words.
         """
         turn, text = self._turn, f"bus: {message}"
-        if turn is not None and turn.awaited_stage() is not None:
+        if turn is not None and turn.awaited_stage() is not None and not turn.only_calls:
             return self._settle([*self._cut_off(), *self._fail(turn, "bus_lost", text)])
         return self._unheard(text)
 
@@ -546,7 +546,7 @@ class Conversation:
             return [self._announce("failed")]  # it may not know that the last one is over
         # Until its tools have a result, a language model says nothing that could be lost.
         rests = stage == "llm" and (turn.tools.waits or turn.tools.pending)
-        if stage == "face" or rests or not turn.needs(stage):
+        if stage == "face" or rests or turn.only_calls or not turn.needs(stage):
             return []
         return self._settle(self._cannot_complete(turn, "bus_lost", text))
 

@@ -343,6 +343,12 @@ class Turn:
             return None
         return "speech" if self.source == "brought" else "tts"
 
+    @property
+    def only_calls(self) -> bool:
+        """Whether it waits for tools, and nothing of it is on its way: what was said is heard."""
+        calls = self.tools.waits or self.tools.pending
+        return calls and (self.rests or self.tools.unspoken)
+
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":

@@ -74,6 +74,11 @@ class ToolRounds:
         return bool(self._rounds) and not self.pending and not self._rounds[-1].complete
 
     @property
+    def unspoken(self) -> bool:
+        """Whether nothing is said beside the calls: before them, or meanwhile."""
+        return not self._filler_said and not any(past.text.strip() for past in self._rounds)
+
+    @property
     def exhausted(self) -> bool:
         """The answer has to come to its end without more calls."""
         return len(self._rounds) >= self._limits.rounds

@@ -26,13 +26,13 @@ from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.tools.offers import Call
 from gateway.tools.rounds import MOST_CALLS, ToolLimits
-from tests.gateway.conftest import eventually
+from tests.gateway.conftest import Rig, eventually, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_conversation import of
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
 from visavis.serving.errors import UnknownNameError
-from visavis.v1 import llm_pb2
+from visavis.v1 import control_pb2, llm_pb2
 
 WEATHER = Call("c1", "get_weather", '{"city": "Rome"}')
 LIMITS = ToolLimits(timeout_s=20, result_chars=40, rounds=2, filler_after_s=1)
@@ -158,6 +158,7 @@ def test_something_is_said_and_the_face_does_not_freeze(talk: Conversation) -> N
     actions = talk.check(3)
     assert of(actions, PauseTurn) == [PauseTurn(1, rests=True)]
     assert of(actions, StateEvent) == [StateEvent(state="thinking")]
+    assert talk.bus_lost("gone") == [], "all of it is heard"
     talk.tool_result("c1", "sunny", 5)
     talk.token(1, "It is sunny.", last=True, now=5)
     actions = talk.voice(1, 1.0, last=True, now=5)
@@ -304,3 +305,29 @@ async def test_a_result_goes_over_the_next_connection_where_one_is_lost(
                     await session.tool_result("c7", "sunny")
                     await asyncio.sleep(0.05)
         assert refused.value.code == "session_closed"
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_tool_is_waited_for_while_the_bus_blinks(
+    client: GatewayClient, doubles: Doubles, rig: Rig
+) -> None:
+    """The gateway's own connection, and that of the voice: nothing of the answer is on its way."""
+    doubles.script.calls = [("c7", "get_weather", '{"city": "Rome"}')]
+    async with client.session(tools=TOOLS) as session:
+        turn = await session.ask("How is the weather?")
+        await next_call(session)
+        bus, tts = rig.running.inside.bus, doubles.running["tts"]
+        losses = bus.losses
+        await bus.client.force_reconnect()
+        await until(lambda: bus.losses == losses + 2)
+        notice = control_pb2.TurnNotice(turn=turn, code="unsupported", message="It is back.")
+        for told in ({"bus_lost": control_pb2.BusLost()}, {"turn_notice": notice}):
+            await tts.events[session.id].put(control_pb2.AttachEvent(**told))
+        async for event in session.events():
+            if event["type"] == "warning":
+                break
+            assert event["type"] != "error", event
+        await session.tool_result("c7", "sunny")
+        events = await collect(session, "finished", "failed")
+    assert events[-1]["event"] == "finished", events[-3:]
+    assert [e for e in events if e["type"] == "error"] == []
