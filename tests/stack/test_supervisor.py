@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -15,20 +16,26 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
+import httpx
 import psutil
 import pytest
 
 from tests.gateway.conftest import until
+from tests.llm.http_server import Exchange, HttpServer
 from tests.stack.conftest import Run
 from visavis.bundles.store import profile
+from visavis.serving.authentication.access import Access
+from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack import restarter, supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer, free_port
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
+from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import Stack, StackOptions
-from visavis.v1 import tts_pb2, tts_pb2_grpc
+from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.permissions import BUCKETS
 
@@ -164,6 +171,66 @@ async def test_a_process_in_the_place_of_another_one_is_told_the_same_settings(
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
     assert "MAX_SESSIONS" in first and second == first
+
+
+async def test_a_service_keeps_its_fixed_ports_when_it_is_restarted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A call at work is answered by the old process, and whoever comes by one of the two."""
+    monkeypatch.setattr(supervisor, "SERVICES", ("llm",))
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    (tmp_path / "idle.py").write_text("import time; time.sleep(600)")
+    port, metrics_port, told = free_port(), free_port(), asyncio.Event()
+    monkeypatch.setenv("VISAVIS_LLM_PORT", str(port))
+    monkeypatch.setenv("VISAVIS_LLM_METRICS_PORT", str(metrics_port))
+    address = f"127.0.0.1:{port}"
+
+    async def write(exchange: Exchange) -> None:
+        await exchange.begin_stream()
+        await exchange.event({"choices": [{"delta": {"content": "One."}}]})
+        await told.wait()
+        await exchange.event({"choices": [{"delta": {"content": " Two."}}]})
+        await exchange.event({"choices": [{"delta": {}, "finish_reason": "stop"}]})
+
+    async def whoever_comes() -> str:
+        """The instance that answers; a call that comes as the old one closes is cancelled, as ever,
+        and asks again.
+        """
+        async with ServiceChannel(address, Access(stack.keys.stack), "llm") as channel:
+            stub = llm_pb2_grpc.LanguageModelStub(channel)
+            while True:
+                with contextlib.suppress(grpc.aio.AioRpcError):
+                    return str((await stub.GetStatus(control_pb2.GetStatusRequest())).instance)
+
+    async with HttpServer(write).running() as model, contextlib.AsyncExitStack() as ending:
+        ending.callback(told.set)
+        flags = ["--backend", "openai", "--url", model.url, "--model", "first"]
+        programs = {supervisor.GATEWAY: ["idle"]}
+        stack = Stack(StackOptions(tmp_path, arguments={"llm": flags}, programs=programs))
+        async with beginning(stack):
+            await until(lambda: "llm" in stack.children)
+            old = stack.children["llm"]
+            await until(lambda: old.state is State.READY)
+            first = await whoever_comes()
+            async with ServiceChannel(address, Access(stack.keys.stack), "llm") as channel:
+                said = [llm_pb2.Message(role=llm_pb2.Message.USER, content="Count.")]
+                request = llm_pb2.GenerateRequest(messages=said)
+                answer = aiter(llm_pb2_grpc.LanguageModelStub(channel).Generate(request))
+                text = (await anext(answer)).text
+                restart = RollingRestart(stack).run(["llm"], lambda step: None)
+                restarting = asyncio.create_task(restart)
+                while await whoever_comes() == first:
+                    assert not restarting.done(), restarting.exception()
+                told.set()
+                async for piece in answer:
+                    text += piece.text
+            await restarting
+            assert (text, stack.children["llm"] is old) == ("One. Two.", False)
+            assert await whoever_comes() != first
+            metrics = f"http://127.0.0.1:{metrics_port}/metrics"
+            transport = httpx.AsyncHTTPTransport(retries=10)
+            async with httpx.AsyncClient(transport=transport) as client:
+                assert "draining 0" in (await client.get(metrics)).text
 
 
 async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -33,7 +34,7 @@ from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.serving.lifetime.heartbeat import Heartbeat
 from visavis.serving.lifetime.starting import report_starting
-from visavis.serving.lifetime.supervision import cancelled_at_last, ends_unless
+from visavis.serving.lifetime.supervision import cancelled_at_last, end_tasks, ends_unless
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import ServiceSettings, Settings, load_settings
 from visavis.serving.stage import Leases
@@ -67,10 +68,11 @@ SERVER_OPTIONS = (
     *MESSAGE_LIMITS,
     *KEEPALIVE,  # a gateway that vanished would keep its slots for two hours
     ("grpc.http2.min_ping_interval_without_data_ms", 500),  # less: it hangs up on who asks so often
-    ("grpc.so_reuseport", 0),
+    ("grpc.so_reuseport", 1),  # for who takes its place: `_bind` sees to it that nobody else does
 )
 """Options of every gRPC server."""
 _BUS_WAIT_S = 30.0
+_LOOK_S = 0.05
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -156,9 +158,13 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
         return
     service = service_factory(settings, bus, instance)
     health_servicer = health.aio.HealthServicer()
-    door = Door(settings.access().secret, settings.secret("client_key"))
-    server, grpc_names = _make_server(service, health_servicer, door)
-    port = _bind(server, settings, door)
+    own = settings
+    if settings.takes_over:
+        free = {"port": 0, "metrics_port": min(0, settings.metrics_port)}
+        own = settings.model_copy(update=free)
+    server, door, grpc_names = _make_server(service, health_servicer, settings)
+    port = _bind(server, own, door)
+    servers, fixed = [server], _FixedPorts(settings)
     await _set_health(health_servicer, grpc_names, serving=False)
     await server.start()
     registration: Registration | None = None
@@ -169,10 +175,12 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
         if not await _loaded(service, bus, ending.told, label):
             return
         await asyncio.to_thread(export_gpu, settings.device)
-        metrics_port = _serve_metrics(settings)
+        metrics_port = _serve_metrics(own)
         collecting.settled()  # before anybody comes: it takes a quarter of a second
         await _set_health(health_servicer, grpc_names, serving=True)
         await capacity.start()
+        if settings.takes_over:
+            servers += fixed.open(*_make_server(service, health_servicer, settings)[:2])
         if bus is not None:
             registration = Registration(
                 bus,
@@ -200,8 +208,9 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
         if registration is not None:
             await registration.stop()
         await capacity.stop()
+        await fixed.leave()
         await _set_health(health_servicer, grpc_names, serving=False)
-        await ending.answered(server, settings.grace_s)
+        await ending.answered(servers, settings.grace_s)
         await service.close()
         if bus is not None:
             await bus.close()
@@ -249,31 +258,71 @@ class _Ending:
                 left_s = self._drain.left_s(self._clock.now())
                 await asyncio.wait(tasks, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
-    async def answered(self, server: grpc.aio.Server, grace_s: float) -> None:
-        """End the server once the calls that run are answered; no other one is taken.
+    async def answered(self, servers: Sequence[grpc.aio.Server], grace_s: float) -> None:
+        """End the servers once the calls that run are answered; no other one is taken.
 
         They have what is left of the limit, and `grace_s`, which is all if it is told again.
         """
         left_s = self._drain.left_s(self._clock.now())
         async with cancelled_at_last(self._again.wait()) as told_again:
-            stopping = asyncio.create_task(server.stop(left_s + grace_s))
+            stopping = asyncio.gather(*(server.stop(left_s + grace_s) for server in servers))
             await asyncio.wait({stopping, *told_again}, return_when=asyncio.FIRST_COMPLETED)
         if not stopping.done():
-            await server.stop(grace_s)
+            await asyncio.gather(*(server.stop(grace_s) for server in servers))
         await stopping
 
 
+class _FixedPorts:
+    """Those that settings name, of a process that takes the place of one that listens there.
+
+    Each is opened as soon as that can be: gRPC's on Linux at once, beside the other one, so that
+    nobody who comes is turned away.
+    """
+
+    def __init__(self, settings: ServiceSettings) -> None:
+        self._settings = settings
+        self._opening: list[asyncio.Task[None]] = []
+
+    def open(self, server: grpc.aio.Server, door: Door) -> list[grpc.aio.Server]:
+        """Have them opened; the servers that are to be ended then. door: of `server`."""
+        settings, opened = self._settings, []
+        if settings.port:
+            opened.append(server)
+            self._opening.append(asyncio.create_task(self._serve(server, door)))
+        if settings.metrics_port > 0:
+            self._opening.append(asyncio.create_task(_once_free(lambda: _serve_metrics(settings))))
+        return opened
+
+    async def leave(self) -> None:
+        """Wait for none any more."""
+        await end_tasks(self._opening)
+
+    async def _serve(self, server: grpc.aio.Server, door: Door) -> None:
+        await _once_free(lambda: _bind(server, self._settings, door))
+        await server.start()
+
+
+async def _once_free(listen: Callable[[], Any]) -> None:
+    while True:
+        try:
+            listen()
+            return
+        except VisavisError:
+            await asyncio.sleep(_LOOK_S)
+
+
 def _make_server(
-    service: Service, health_servicer: health.aio.HealthServicer, door: Door
-) -> tuple[grpc.aio.Server, list[str]]:
-    """The server with everything that it answers, and the names of the service's own part."""
+    service: Service, health_servicer: health.aio.HealthServicer, settings: ServiceSettings
+) -> tuple[grpc.aio.Server, Door, list[str]]:
+    """A server with everything that it answers, its door, and the names of the service's part."""
+    door = Door(settings.access().secret, settings.secret("client_key"))
     server = grpc.aio.server(interceptors=[ErrorInterceptor(door.admit)], options=SERVER_OPTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
     grpc_names = list(service.register(server))
     reflection.enable_server_reflection(
         [*grpc_names, health.SERVICE_NAME, reflection.SERVICE_NAME], server
     )
-    return server, grpc_names
+    return server, door, grpc_names
 
 
 async def _loaded(service: Service, bus: Bus | None, stop: asyncio.Event, label: str = "") -> bool:
@@ -300,18 +349,29 @@ def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None)
 def _bind(server: grpc.aio.Server, settings: ServiceSettings, door: Door) -> int:
     address = f"{in_address(settings.host)}:{settings.port}"
     try:
+        if settings.port and not settings.takes_over:
+            _look_whether_free(settings.host, settings.port)
         credentials = settings.certificates().server()
         port: int = (
             server.add_insecure_port(address)
             if credentials is None
             else server.add_secure_port(address, credentials)
         )
-    except RuntimeError as error:
+    except (RuntimeError, OSError) as error:
         raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
     door.address = addresses_of(settings, port, None)["grpc"]
     if not door.locked and settings.host not in _LOOPBACK:
         log.warning("whoever reaches port %d may call it: set stack_secret_file", port)
     return port
+
+
+def _look_whether_free(host: str, port: int) -> None:
+    """Raises OSError where it is not: gRPC would share it with any other one of this user."""
+    found = socket.getaddrinfo(
+        host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, *_, address = found[0]
+    socket.create_server(address, family=family).close()
 
 
 def _serve_metrics(settings: ServiceSettings) -> int | None:

@@ -132,6 +132,12 @@ class ServiceSettings(Settings):
     metrics_port: int = Field(
         0, ge=-1, le=65535, description="Prometheus port; 0: any free one, -1: none"
     )
+    takes_over: bool = Field(
+        False,
+        description="It takes the place of a process that still listens on port and metrics_port: "
+        "it opens them beside that one or, where the system does not share them, once they are "
+        "free, and is found at ports of its own",
+    )
     advertise: str = Field(
         "",
         description="Address that others reach this one by; empty: host, or the machine's own "

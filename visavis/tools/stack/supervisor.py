@@ -366,6 +366,8 @@ class Stack:
         Raises VisavisError where it does not become ready; nothing of it remains then.
         """
         module, flags = self._commands[name]
+        if name not in self._names(GATEWAY):  # these share their port from the beginning
+            flags = [*flags, "--takes-over", "true"]
         spare = python_child(name, module, flags, self.options.log_dir)
         spare.name = f"{name} (new)"
         self._passing.append(spare)
