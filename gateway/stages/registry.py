@@ -163,7 +163,8 @@ class Registry:
         where no replica answers.
         """
         candidates = self._candidates(service, admitted, light)
-        if not candidates:
+        if all(state.replica.instance in avoid for state in candidates):
+            # None, or those that have just refused: one that ends may have a successor by now.
             await self.refresh()
             candidates = self._candidates(service, admitted, light)
         if not candidates:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
 from gateway.stages.ears import Ears
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import KINDS, Double, Doubles
+from tests.gateway.test_api import new_session
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
 from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
@@ -129,6 +131,23 @@ async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waite
                 await asyncio.sleep(0.02)
         await session.ask("Are you back?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def test_who_comes_back_as_replicas_are_exchanged_finds_the_next_one(
+    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    """His page draws the face, so it needs no slot there: none was missed where it was refused."""
+    name = await new_session(http, drawn_by="client")
+    session, registry = gateway.inside.sessions.get(name), gateway.inside.registry
+    await session.stages.release()
+    await registry._watch.stop()  # it has not looked since
+    try:
+        await drained(doubles, "face")
+        await session.wake()
+    finally:
+        registry._watch.start()
+    told = (await http.get(f"/v1/sessions/{name}")).json()
+    assert told["stages"]["face"] == doubles.running["face"].instance
 
 
 def chunk(utterance: int, event: TranscriptEvent) -> TranscriptChunk:
