@@ -28,8 +28,9 @@ class Sayings:
     """Keeps the texts that a session is still to say, in the order in which they came."""
 
     def __init__(self) -> None:
+        self.newest = 0
+        """Number of the last one that came."""
         self._waiting: deque[Saying] = deque()
-        self._number = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -41,8 +42,8 @@ class Sayings:
                 f"say: {MOST_WAITING} texts wait already, the most that may; try again when one "
                 "of them has been said"
             )
-        self._number += 1
-        saying = Saying(self._number, text, manner)
+        self.newest += 1
+        saying = Saying(self.newest, text, manner)
         self._waiting.append(saying)
         return saying
 

@@ -40,7 +40,8 @@ class Unasked:
         self._clock = clock
         self._perform = perform
         self._emit = emit
-        self._sayings = Sayings()
+        self.sayings = Sayings()
+        """What waits to be said."""
         self.brought = BroughtSpeech()
         self.handed_on = asyncio.Event()
         """Set whenever there may be room again for what a client brings."""
@@ -49,13 +50,13 @@ class Unasked:
     @property
     def waits(self) -> bool:
         """Whether something is still to be said."""
-        return len(self._sayings) > 0 or self.brought.waits
+        return len(self.sayings) > 0 or self.brought.waits
 
     def say(self, text: str, manner: Manner, *, interrupt: bool, may_begin: bool) -> Saying:
         """Have `text` said; interrupt: now, in place of everything. Raises SayingsFullError."""
         if interrupt:
             self.drop("interrupted")
-        saying = self._sayings.add(text, manner)
+        saying = self.sayings.add(text, manner)
         self._emit(SayEvent(say=saying.number, event="waiting", text=text))
         if interrupt and may_begin:
             self._say_next()
@@ -63,7 +64,7 @@ class Unasked:
 
     def drop(self, reason: str) -> None:
         """Nothing of what waits will be said."""
-        for saying in self._sayings.drop():
+        for saying in self.sayings.drop():
             told = SayEvent(say=saying.number, event="dropped", text=saying.text, reason=reason)
             self._emit(told)
         self.brought.drop()
@@ -72,7 +73,7 @@ class Unasked:
     def tick(self, *, may_begin: bool) -> None:
         """Begin with what is next, where nobody speaks; hand on what is due of what was brought."""
         if may_begin and self._conversation.silent:
-            if len(self._sayings):
+            if len(self.sayings):
                 self._say_next()
             else:
                 text = self.brought.next()
@@ -103,7 +104,7 @@ class Unasked:
             self._answering.say(turn, text)
 
     def _say_next(self) -> None:
-        saying = self._sayings.take()
+        saying = self.sayings.take()
         if saying is not None:
             turn = self._conversation.epoch + 1
             told = SayEvent(say=saying.number, event="opened", text=saying.text, turn=turn)

@@ -55,6 +55,9 @@ class SessionRecord(BaseModel):
     owner: str = ""
     """Name of the app that made it; "": an operator did."""
     epoch: int
+    utterance: int = 0
+    saying: int = 0
+    """The newest numbers that listeners were told."""
     said: list[Message]
     """The conversation as the language model reads it."""
     turns: list[TurnRecord]
@@ -205,7 +208,14 @@ class Handover:
         session = await self._sessions.adopt(
             record.id, record.options, record.persona, record.welcome, record.owner
         )
-        session.carry_on(record.epoch, record.said, record.turns, record.timelines)
+        session.carry_on(
+            record.epoch,
+            record.said,
+            record.turns,
+            record.timelines,
+            utterance=record.utterance,
+            saying=record.saying,
+        )
         if record.room is not None:
             await self._rooms.adopt(session, record.room)
         log.info("session %s goes on here", record.id)
@@ -226,6 +236,8 @@ def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
         welcome=session.answering.welcome.text,
         owner=session.owner,
         epoch=session.epoch,
+        utterance=session.utterance,
+        saying=session.saying,
         said=list(session.said),
         turns=turns,
         timelines=[timeline for timeline in timelines if timeline is not None],

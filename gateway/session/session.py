@@ -110,7 +110,7 @@ class Session:
         self._stopwatch = Stopwatch(session_id, registry.clocks)
         self.microphone = Microphone()
         self._mic_bundle = MicBundle()
-        ears = Ears()
+        self._ears = ears = Ears()
         self._incoming = self._hearing(ears)
         self.news = self._stage_news(ears)
         self.stages = Stages(
@@ -285,6 +285,16 @@ class Session:
         return self._conversation.epoch
 
     @property
+    def utterance(self) -> int:
+        """The newest utterance's number."""
+        return self._ears.newest
+
+    @property
+    def saying(self) -> int:
+        """Number of the newest text that was to be said as it stands."""
+        return self.unasked.sayings.newest
+
+    @property
     def said(self) -> tuple[actions.Message, ...]:
         """The conversation as the language model reads it."""
         return self._conversation.said
@@ -295,9 +305,14 @@ class Session:
         said: Sequence[actions.Message],
         turns: Sequence[TurnRecord],
         timelines: Sequence[Timeline],
+        *,
+        utterance: int,
+        saying: int,
     ) -> None:
         """Go on where it stood in another gateway."""
         self._conversation.carry_on(epoch, said)
+        self._ears.carry_on(utterance)
+        self.unasked.sayings.newest = saying
         self.records.carry_on(turns, timelines)
 
     def remember(self, said: Sequence[actions.Message]) -> None:

@@ -22,6 +22,15 @@ class Ears:
         self._newest = 0
         self._newcomer_in: int | None = None
 
+    @property
+    def newest(self) -> int:
+        """Number of the newest utterance that was heard of; 0: none was."""
+        return self._newest
+
+    def carry_on(self, newest: int) -> None:
+        """So many were counted in another gateway: those to come are others."""
+        self._newest = newest
+
     def newcomer(self) -> int:
         """Another replica is to hear the session as well: the number of its first utterance."""
         self._newcomer_in = None

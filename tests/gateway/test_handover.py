@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 import pytest_asyncio
 
@@ -153,6 +154,36 @@ async def test_a_session_goes_on_where_it_stood(
     with pytest.raises(GatewayError) as unknown:
         await client.call("GET", f"/v1/sessions/{gone}")
     assert unknown.value.code == "not_found"
+    await session.aclose()
+
+
+async def test_no_number_stands_for_two_utterances_or_texts_of_a_session_that_goes_on(
+    leaving: RunningGateway, client: GatewayClient, doubles: Doubles
+) -> None:
+    """Captions of a page, and whoever waits for a text to be said, know them by their numbers."""
+    doubles.script.hears = "And tomorrow?"
+
+    async def told(session: GatewaySession) -> tuple[int, int]:
+        """Of what is spoken, and of what is to be said."""
+        saying = await session.say("We close at nine.")
+        await collect(session, "finished")
+        done = asyncio.Event()
+        voice = np.concatenate([np.full(1_600, 8_000, np.int16), np.zeros(16_000, np.int16)])
+        talk = asyncio.create_task(session.talk(voice, done, pictures=False))
+        heard = await collect(session, "finished")
+        done.set()
+        await talk
+        return next(e["utterance"] for e in heard if e["type"] == "transcript"), saying
+
+    async with GatewayClient(leaving.url) as theirs:
+        made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
+        session = await joined(theirs, made.json()["id"])
+        before = await told(session)
+        await drain(leaving)
+        await session.aclose()
+    session = await joined(client, session.id)
+    after = await told(session)
+    assert after[0] > before[0] and after[1] > before[1]
     await session.aclose()
 
 
