@@ -222,8 +222,7 @@ class Entrance:
             await self._sessions.delete(place.id)  # he left while it was being made
 
     async def _enter(self, wish: Wish) -> Session:
-        if self._sessions.draining:
-            raise DrainingError(ENDING)
+        self._refuse_at_the_end()
         came = self._registry.looks
         if answer_load(self._registry.replicas) < _TIGHT:
             return await self._create(wish, came)
@@ -268,7 +267,7 @@ class Entrance:
         return session
 
     async def _refuse_where_full(self, wish: Wish, came: int) -> None:
-        """Raises NoRoomError: others wait, or a stage is known to have no room."""
+        """Raises NoRoomError: others wait, or a stage is known to be full. Or DrainingError."""
         self._refuse_behind_others()
         short = self._short(wish)
         if short is not None and short.service != "gateway":
@@ -276,7 +275,13 @@ class Entrance:
             await self._look(came)
             short = self._short(wish)
         if short is not None:
+            self._refuse_at_the_end()  # it may have been told to end since he came
             raise self._explained(short.service, f"{short.service}: {short.why}")
+
+    def _refuse_at_the_end(self) -> None:
+        """Raises DrainingError where this gateway is about to end."""
+        if self._sessions.draining:
+            raise DrainingError(ENDING)
 
     def _refuse_behind_others(self) -> None:
         """Raises NoRoomError where somebody stands in line."""

@@ -355,6 +355,22 @@ async def test_a_session_that_is_being_made_is_waited_for_and_goes_too(
     assert gateway.inside.sessions.has(name)
 
 
+async def test_who_comes_as_a_gateway_is_told_to_end_is_told_so_and_not_that_it_is_full(
+    leaving: RunningGateway, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    doubles.script.slots = 0
+    await leaving.inside.registry.refresh()
+    refresh = leaving.inside.registry.refresh
+
+    async def told_to_end_meanwhile(**arguments: Any) -> None:
+        leaving.inside.sessions.leaving.set()
+        await refresh(**arguments)
+
+    monkeypatch.setattr(leaving.inside.registry, "refresh", told_to_end_meanwhile)
+    with pytest.raises(GatewayError, match="about to end"):
+        await made_in(leaving, 1)
+
+
 async def test_a_session_whose_stages_take_long_at_the_peer_is_there_alone(
     gateway: RunningGateway,
     leaving: RunningGateway,
