@@ -152,6 +152,16 @@ async def test_survives_a_restart_of_the_server(tmp_path) -> None:
         await bus.close()
 
 
+async def test_who_ends_while_the_server_is_gone_ends_in_order(tmp_path) -> None:
+    with NatsServer(tmp_path) as server:
+        bus = await Bus.connect(server.url, name="test")
+        await asyncio.to_thread(server.stop)
+        await bus.next_loss(0)
+        await bus.publish(Kind.TOKENS, token(1, 0, "to nobody"))
+        await bus.close()
+        assert bus.client.is_closed
+
+
 async def test_no_server_is_a_clear_error() -> None:
     with pytest.raises(BusError, match=r"nats://127\.0\.0\.1:1\b"):
         await Bus.connect("nats://127.0.0.1:1", name="test")

@@ -188,7 +188,7 @@ class Bus:
     async def close(self) -> None:
         """Send what waits, as far as the server takes it in time, and disconnect."""
         self._closing = True
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(OSError, TimeoutError):  # what waits for one that has gone is lost
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
         await end_tasks(self._finishing)
