@@ -41,11 +41,12 @@ export class Captions {
   }
 
   /** What the visitor says, as far as it has been understood; utterance 0: what was typed. */
-  transcript({ utterance, text: words, final }) {
-    if (utterance === 0) return this.#write(this.#append("visitor"), words, true);
-    if (!words && !this.#lines.has(this.#key("visitor", utterance))) return;
-    if (final && !words) return this.#drop("visitor", utterance);
-    this.#write(this.#line("visitor", utterance), words, final);
+  transcript({ utterance, text: words, final, turn }) {
+    if (utterance && !words && !this.#lines.has(this.#key("visitor", utterance))) return;
+    if (utterance && final && !words) return this.#drop("visitor", utterance);
+    const line = utterance ? this.#line("visitor", utterance) : this.#append("visitor");
+    if (turn) line.dataset.turn = this.#key("turn", turn);
+    this.#write(line, words, final || !utterance);
   }
 
   /** The next piece of an answer. */
@@ -99,10 +100,14 @@ export class Captions {
         this.#catchUpBlocks(turn, shown);
         continue;
       }
-      const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(
-        (line) => line.textContent === transcript,
+      const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(({ dataset, textContent }) =>
+        dataset.turn ? dataset.turn === this.#key("turn", turn) : textContent === transcript,
       );
-      if (!known && transcript && !asked) this.#write(this.#begun() ?? this.#append("visitor"), transcript, true);
+      if (!known && transcript && !asked) {
+        const question = this.#begun() ?? this.#append("visitor");
+        question.dataset.turn = this.#key("turn", turn);
+        this.#write(question, transcript, true);
+      }
       const line = this.#line("avatar", turn);
       line.textContent = answer;
       line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
@@ -155,12 +160,13 @@ export class Captions {
     this.announcer.textContent = "";
   }
 
-  /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?, language?}. */
+  /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?, language?, turn?}. */
   records() {
     return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
       side: dataset.side,
       words: dataset.written ?? textContent,
       language: dataset.language,
+      turn: dataset.turn,
       speaker: dataset.speaker ?? "",
       of: dataset.of,
       partial: "partial" in dataset,
@@ -181,7 +187,7 @@ export class Captions {
 
   /** The lines that `records` gave before the page was loaded again. */
   restore(records) {
-    for (const { side, words, speaker, of, partial, ended, heard, key, sources, language } of records) {
+    for (const { side, words, speaker, of, partial, ended, heard, key, sources, language, turn } of records) {
       if (!SIDES.includes(side) || typeof words !== "string") continue;
       const line = this.#append(side, of);
       if (side === "shown") showBlock(line, words, language);
@@ -189,6 +195,7 @@ export class Captions {
       if (side === "avatar") line.dataset.speaker = speaker;
       line.toggleAttribute("data-partial", partial === true);
       if (ended) line.dataset.ended = ended;
+      if (turn) line.dataset.turn = turn;
       if (sources) line.dataset.sources = sources;
       if (key) line.dataset.i18n = key;
       if (heard !== undefined) strike(line, heard);

@@ -217,14 +217,17 @@ async def test_a_question_whose_end_came_meanwhile_is_one_caption(
     stub.push({"type": "transcript", "utterance": 1, "text": "what is the", "final": False})
     greeting = {"turn": 1, "transcript": "", "answer": "Good morning to you."}
     asked = {"turn": 2, "transcript": "What is the time?", "answer": "Noon.", "state": "finished"}
-    stub.script.turns = [{**greeting, "state": "interrupted", "heard": "Good morning"}, asked]
+    again = {**asked, "turn": 3, "answer": "Still noon."}
+    cut = {**greeting, "state": "interrupted", "heard": "Good morning"}
+    stub.script.turns = [cut, asked, again]
     lines = page.locator(".line")
     await expect(lines).to_have_count(2)
     if way == "reload":
         await page.reload()
     else:
         stub.drop()
-    said = ["Good morning to you.", "What is the time?", "Noon."]
+    question = "What is the time?"
+    said = ["Good morning to you.", question, "Noon.", question, "Still noon."]
     await expect(lines).to_have_text(said)
     await expect(page.locator(".line[data-partial]")).to_have_count(0)
     await expect(lines.first.locator("s")).to_have_text(" to you.")
