@@ -12,12 +12,12 @@ from services.llm.prompt import asks_in_chinese
 
 _FENCE = "```"
 # A fence that opens a block, with the name of the code's language; and what may yet become one.
-_OPENS = re.compile(r"`{3,}[ \t]*([\w+#.-]{0,32})[^\n`]{0,80}\n")
-_MAY_OPEN = re.compile(r"`{1,3}\Z|`{3,}[^\n`]{1,120}\Z")
-_LAST_FENCE = re.compile(r"`{3,}[ \t]*[\w+#.-]{0,32}[ \t]*\Z")
+_OPENS = re.compile(r"`{3,9}[ \t]{0,9}([\w+#.-]{0,32})[^\n`]{0,80}\n")
+_MAY_OPEN = re.compile(r"`{1,3}\Z|`{3,9}[^\n`]{1,120}\Z")
+_LAST_FENCE = re.compile(r"`{3,9}[ \t]{0,9}[\w+#.-]{0,32}[ \t]{0,9}\Z")
 # A line of a table; and what, where a line begins, may yet become one or a fence.
-_ROW = re.compile(r"\s*(\|[^\n]*\|)[ \t]*\n")
-_UNDECIDED = re.compile(r"\s*(?:\|[^\n]{0,1000}|`{1,2}|`{3,}[^\n`]{0,120})?\Z")
+_ROW = re.compile(r"\s{0,99}(\|[^\n]{0,1000}\|)[ \t]{0,9}\n")
+_UNDECIDED = re.compile(r"\s{0,99}(?:\|[^\n]{0,1000}|`{1,2}|`{3,9}[^\n`]{0,120})?\Z")
 TABLE = "markdown"
 """What a table is written in."""
 
