@@ -2,6 +2,11 @@
 
 A round is all that the model calls before it goes on. It is over once each call has its result, or
 the time is: what has none then is told to the model in words, so that it can say so.
+
+A small model goes on calling what it has just called, for as long as it may. What stands word for
+word in the round before, or twice in one, is not done again, for its result is there; where nothing
+else is called the answer has to end in words. Behind another call it is: that may have changed what
+comes of it.
 """
 
 from __future__ import annotations
@@ -36,6 +41,7 @@ class _Round:
     text: str
     """Said before the calls."""
     calls: tuple[Call, ...]
+    """None: it only repeated the round before."""
     results: dict[str, str] = field(default_factory=dict)
     began_s: float | None = None
     """None: nobody has asked for them yet."""
@@ -81,13 +87,19 @@ class ToolRounds:
     @property
     def exhausted(self) -> bool:
         """The answer has to come to its end without more calls."""
-        return len(self._rounds) >= self._limits.rounds
+        repeats = bool(self._rounds) and not self._rounds[-1].calls
+        return repeats or len(self._rounds) >= self._limits.rounds
 
     def called(self, text: str, calls: Sequence[Call]) -> None:
         """The model has said `text` and wants these; `begin` has them done."""
         known = {call.id for past in self._rounds for call in past.calls}
+        before = self._rounds[-1].calls if self._rounds else ()
+        done = {_asked(call) for call in before}
         named = []
         for number, call in enumerate(calls):
+            if _asked(call) in done:
+                continue
+            done.add(_asked(call))
             unique = call.id if call.id and call.id not in known else f"{call.id}-{number}"
             while unique in known:
                 unique += "x"
@@ -144,7 +156,7 @@ class ToolRounds:
         """
         told: list[Message] = []
         for past in self._rounds:
-            if past.began_s is None or not past.complete:
+            if past.began_s is None or not past.complete or not past.calls:
                 continue
             calls = tuple(
                 call if _is_object(call.arguments) else replace(call, arguments="{}")
@@ -161,6 +173,13 @@ class ToolRounds:
         if len(output) <= most:
             return output
         return f"{output[:most]} […] (cut: {most} of {len(output)} characters)"
+
+
+def _asked(call: Call) -> tuple[str, str]:
+    """Alike for calls of one thing, however their arguments are laid out."""
+    if not _is_object(call.arguments):
+        return call.name, call.arguments
+    return call.name, json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
 
 
 def _is_object(text: str) -> bool:

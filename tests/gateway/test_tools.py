@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -139,9 +140,30 @@ def test_calls_that_cannot_be_done_are_told_in_words(talk: Conversation) -> None
     assert on.messages[-2].calls == (Call("c1", "get_weather", "{}"),)
     assert on.messages[-1].content == "not done: the arguments are no JSON object"
     talk.interrupt()
-    many = [Call("", "get_time", "{}") for _ in range(MOST_CALLS + 3)]
+    many = [Call("", "get_time", f'{{"zone": {n}}}') for n in range(MOST_CALLS + 3)]
     calls = [action.call.id for action in of(asked(talk, *many), CallTool)]
     assert len(set(calls)) == MOST_CALLS
+
+
+def test_what_is_called_again_at_once_is_not_done_again() -> None:
+    talk = Conversation("Be brief.", tools=replace(LIMITS, rounds=9))
+    book = Call("c1", "book", '{"seats": 2, "row": 1}')
+    assert len(of(asked(talk, book, replace(book, id="c2")), CallTool)) == 1
+    talk.tool_result("c1", "booked", 1)
+    # Laid out otherwise it is the same; what else is called beside it is done.
+    again = Call("c3", "book", '{ "row": 1, "seats": 2 }')
+    weather = replace(WEATHER, id="c4")
+    assert of(talk.tools_called(1, "", [again, weather], 2), CallTool) == [CallTool(1, weather)]
+    (on,) = of(talk.tool_result("c4", "sunny", 3), ContinueAnswer)
+    assert not on.last
+    # Behind another call it may come to something else.
+    (done,) = of(talk.tools_called(1, "", [replace(book, id="c5")], 4), CallTool)
+    talk.tool_result(done.call.id, "booked", 5)
+    # Where it is all that is wanted, the answer has to end in words.
+    actions = talk.tools_called(1, "Let me see.", [replace(book, id="c6")], 6)
+    (on,) = of(actions, ContinueAnswer)
+    assert on.last and of(actions, CallTool) == []
+    assert [call.id for message in on.messages for call in message.calls] == ["c1", "c4", "c5"]
 
 
 def test_something_is_said_and_the_face_does_not_freeze(talk: Conversation) -> None:
