@@ -488,6 +488,13 @@ def test_calls_are_read_however_a_model_writes_them(
         assert read(pieces)[:2] == (text, calls)
 
 
+def test_who_writes_one_call_again_and_again_is_not_heard_out() -> None:
+    other = '{"name": "look_up", "arguments": {}}'
+    _, calls, done = read([LOOK, "\n", other, "\n", LOOK, "\n", other])
+    assert calls == [LOOKED, ("look_up", "{}"), LOOKED] and done
+    assert read(['{"name": "look"}'] * 9)[1:] == ([("look", "{}")] * 2, True)
+
+
 def test_no_more_is_read_than_was_allowed() -> None:
     text, calls, done = read([LOOK, LOOK], at_once=False)
     assert (text, calls, done) == ("", [LOOKED], True)

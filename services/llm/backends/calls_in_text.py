@@ -133,7 +133,8 @@ class CallReader:
 
     A call is {"name": …, "arguments": {…}} of a known name, at the beginning, behind a call or
     behind <tool_call>, with or without marks around it. What follows the first call and is none is
-    left out, and `done` is set: the model has nothing more to say before it has the result.
+    left out, and `done` is set: the model has nothing more to say before it has the result. Nor has
+    one that writes a call again, word for word: it would for as long as it may.
     """
 
     def __init__(self, names: Iterable[str], *, at_once: bool) -> None:
@@ -147,6 +148,9 @@ class CallReader:
         self._calls = 0
         self._text = False
         self._arguments: _Object | None = None
+        self._called = ""
+        """The call that is read: its name, and its arguments so far."""
+        self._before: set[str] = set()
         self.done = False
 
     def feed(self, piece: str) -> tuple[str, list[ToolCallDelta]]:
@@ -204,19 +208,20 @@ class CallReader:
         name = whole.split('"')[3]
         index, self._calls = self._calls, self._calls + 1
         if whole.endswith("}"):
-            self._held = self._held[self._held.index("}") + 1 :]
-            self.done = not self._at_once
+            self._held, self._called = self._held[self._held.index("}") + 1 :], name
+            self._end()
             return [ToolCallDelta(index, "", name, "{}")]
         found = _ARGUMENTS.search(self._held)
         assert found is not None
         self._held = self._held[found.end() :]
-        self._arguments = _Object()
+        self._arguments, self._called = _Object(), name
         return [ToolCallDelta(index, "", name)]
 
     def _read_arguments(self) -> list[ToolCallDelta]:
         assert self._arguments is not None
         size = self._arguments.feed(self._held)
         piece, self._held = self._held[:size], self._held[size:]
+        self._called += piece
         if self._arguments.complete:
             if not (rest := self._held.lstrip()):
                 self._held = ""
@@ -224,8 +229,13 @@ class CallReader:
                 # The brace that ends the call.
                 self._held = rest.removeprefix("}")
                 self._arguments = None
-                self.done = not self._at_once
+                self._end()
         return [ToolCallDelta(self._calls - 1, arguments=piece)] if piece else []
+
+    def _end(self) -> None:
+        """Of one call."""
+        self.done = not self._at_once or self._called in self._before
+        self._before.add(self._called)
 
 
 class _Object:
