@@ -227,6 +227,7 @@ class Generator:
         calls = CallPieces()
         most_tokens = self._most_tokens(request)
         longer = backend_request.sampling.max_tokens > most_tokens
+        may_call = _may_call(request)
         try:
             made = self._gate.deltas(place, functools.partial(self._go_on, backend_request))
             async with contextlib.aclosing(made) as deltas:
@@ -237,16 +238,17 @@ class Generator:
                     if text.stopped or written.looping:
                         ledger.finish_reason = "stop"
                         break
-                    for call in calls.feed(delta.tool_calls):
+                    # Some servers let a model call that was told not to: for ever, then.
+                    for call in calls.feed(delta.tool_calls if may_call else ()):
                         yield call
                     if longer and not calls.any and ledger.completion_tokens > most_tokens:
                         ledger.finish_reason = "length"
                         break  # where only calls may be longer
             for piece in (*written.feed(text.finish()), *written.finish()):
                 yield piece
-            ended = ledger.finish_reason or "stop"
-            # Of a call that had to be made, some servers say that it is an ordinary end.
-            ledger.finish_reason = "tool_calls" if calls.any and ended == "stop" else ended
+            if ledger.finish_reason in ("", "stop", "tool_calls"):
+                # Of a call that had to be made, some servers say that it is an ordinary end.
+                ledger.finish_reason = "tool_calls" if calls.any else "stop"
         finally:
             ledger.total_s = self._clock.now() - started
 
@@ -290,7 +292,7 @@ class Generator:
         defaults = self._defaults
         context = self._backend.context_tokens
         max_tokens = self._most_tokens(request)
-        if request.spoken and request.tools is not None and request.tools.calling != "none":
+        if request.spoken and _may_call(request):
             max_tokens = min(max(max_tokens, CALL_TOKENS), context // 2)
         temperature = defaults.temperature if request.temperature is None else request.temperature
         room = context - max_tokens
@@ -341,6 +343,10 @@ class Generator:
             return build(count_tokens=_bytes_in)
         # Counting asks the backend, which may block.
         return await asyncio.to_thread(build, count_tokens=self._backend.count_tokens)
+
+
+def _may_call(request: AnswerRequest) -> bool:
+    return request.tools is not None and request.tools.calling != "none"
 
 
 class _Spoken:

@@ -255,6 +255,16 @@ async def test_only_a_call_may_be_longer_than_an_answer() -> None:
     assert backend.requests[-1].sampling.max_tokens == DEFAULTS.max_tokens
 
 
+async def test_who_was_told_to_call_nothing_calls_nothing() -> None:
+    """Some servers let him, in each round anew: it would never end."""
+    call = Delta("Well.", tool_calls=(ToolCallDelta(0, "c1", "get_weather", "{}"),))
+    backend = FakeBackend(call, Delta(finish_reason="tool_calls"), context_tokens=2000)
+    request = AnswerRequest(asked(), tools=Tools((WEATHER,), "none"), spoken=True)
+    answer = Generator(backend, DEFAULTS, ManualClock()).answer(request, 0)
+    assert [piece async for piece in answer.pieces] == ["Well."]
+    assert answer.ledger.finish_reason == "stop"
+
+
 async def test_a_new_epoch_ends_the_wait_for_results(bus: Bus) -> None:
     call_ = Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"city": "Rome"}'),))
     backend = FakeBackend(call_, Delta(finish_reason="stop"), context_tokens=2000)
