@@ -441,6 +441,17 @@ async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
     assert arguments == {"unit": units[pieces[0].name]}
 
 
+async def test_what_goes_on_behind_calls_does_not_begin_anew(small_model: LlamaCppBackend) -> None:
+    result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
+    more = asked(CALLED, result, ChatMessage("assistant", "It is sunny."), *asked())
+    begun = BackendRequest(more, Sampling(1, 0.0), 0)
+    before, after = [
+        [delta async for delta in small_model.stream(replace(begun, written=written))][-1]
+        for written in ("", "As I said, the weather is")
+    ]
+    assert after.prompt_tokens > before.prompt_tokens
+
+
 def in_unit(unit: str) -> str:
     """A schema that leaves no choice."""
     return json.dumps(

@@ -309,7 +309,7 @@ class _Call:
         request, body, tools = self._request, _body(self._request), self._request.tools
         if tools is not None and tools.calling == "none":
             tools = None
-        body["prompt"] = templated(request.messages, tools)
+        body["prompt"] = templated(request.messages, tools) + request.written
         if not request.sampling.max_tokens:
             body["prompt"], tools = _up_to_last(body["prompt"], request), None
         if tools is not None:
