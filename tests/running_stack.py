@@ -20,15 +20,14 @@ from visavis.wire.permissions import Login, User
 CLIENT_KEY = "what clients of other protocols show"
 # Short answers: they are spoken at the speed of speech, and tests wait for their end. Of the
 # likeliest words: so small a model drawn at random may say what no voice can, such as "1. 2. 3."
-# And a short idle life: each stack draws its own, beside all that the tests wait for. So small a
-# model calls a tool for as long as it may: once.
+# And a short idle life: each stack draws its own, beside all that the tests wait for.
 # What else goes on where tests run is nobody's reason to be turned away.
 _LET_IN = 'slots = 4\nadmission = "slots"\n'
 _CONFIG = (
     f"[llm]\n{_LET_IN}max_tokens = 20\ntemperature = 0\n"
     f'[asr]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n[tts]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n'
     f'[face]\n{_LET_IN}idle_life_s = 12\nclient_key = "{CLIENT_KEY}"\n'
-    "[gateway]\nwyoming_port = 0\nanswers = {answers}\ntool_rounds = 1\n"
+    "[gateway]\nwyoming_port = 0\nanswers = {answers}\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
 KNOWN_ANSWER = "We are open from nine to five, Monday to Friday."

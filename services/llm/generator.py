@@ -309,6 +309,7 @@ class Generator:
             ),
             slot,
             tools=request.tools,
+            in_words=_only_words(request),
         )
 
     def _most_tokens(self, request: AnswerRequest) -> int:
@@ -347,6 +348,11 @@ class Generator:
 
 def _may_call(request: AnswerRequest) -> bool:
     return request.tools is not None and request.tools.calling != "none"
+
+
+def _only_words(request: AnswerRequest) -> bool:
+    """Whether it is said, and what it has called is all that it may call."""
+    return request.spoken and request.messages[-1].role == "tool" and not _may_call(request)
 
 
 class _Spoken:

@@ -441,6 +441,16 @@ async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
     assert arguments == {"unit": units[pieces[0].name]}
 
 
+async def test_who_may_call_no_more_answers_in_words(small_model: LlamaCppBackend) -> None:
+    """And not with the call that stands before, written as text: of that nothing is said."""
+    result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
+    messages, tools = asked(CALLED, result), Tools((WEATHER,), "none")
+    request = AnswerRequest(messages, tools=tools, spoken=True, temperature=0.0)
+    generator = Generator(small_model, DEFAULTS, ManualClock())
+    words = [piece async for piece in generator.answer(request, 0).pieces]
+    assert "".join(map(str, words)).strip()
+
+
 async def test_what_goes_on_behind_calls_does_not_begin_anew(small_model: LlamaCppBackend) -> None:
     result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
     more = asked(CALLED, result, ChatMessage("assistant", "It is sunny."), *asked())

@@ -121,6 +121,8 @@ class BackendRequest:
     """Of the answer, which is to go on from there; only for backends that resume."""
     tools: Tools | None = None
     """Nothing is `written` then."""
+    in_words: bool = False
+    """It has called what it may, and goes to a voice; a backend that can lets no call be written."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,9 @@ _TOKENIZE_TIMEOUT_S = 10.0
 # The history of a session is counted again on every turn.
 _COUNTS_KEPT = 512
 _COUNTED_TEXT_CHARS = 2_000
+# Of an answer that may call nothing any more. A small model that has just read a call writes it
+# again, whatever it is told; kept from the first mark of one, it says what it has learned.
+_IN_WORDS = r'''root ::= ([^{}<>`"',;:[\] \t\r\n] | "[" [A-Za-z]) .*'''
 _PROBE = "a_name_that_no_template_has"
 
 _Templated = Callable[[tuple[ChatMessage, ...]], str]
@@ -312,6 +315,8 @@ class _Call:
         body["prompt"] = templated(request.messages, tools) + request.written
         if not request.sampling.max_tokens:
             body["prompt"], tools = _up_to_last(body["prompt"], request), None
+        elif request.in_words and not request.written:
+            body["grammar"] = _IN_WORDS
         if tools is not None:
             if (schema := schema_of(tools)) is not None:
                 body["json_schema"] = schema
