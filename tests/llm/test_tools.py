@@ -462,6 +462,23 @@ async def test_what_goes_on_behind_calls_does_not_begin_anew(small_model: LlamaC
     assert after.prompt_tokens > before.prompt_tokens
 
 
+@pytest.mark.parametrize(
+    "root",
+    [{"$ref": "#/$defs/Box"}, {"$ref": "#/$defs/Again"}, {"anyOf": [{"$ref": "#/$defs/Box"}]}],
+)
+async def test_a_schema_may_be_a_reference_or_a_choice(
+    small_model: LlamaCppBackend, root: dict[str, Any]
+) -> None:
+    """As Pydantic writes one that holds itself, or a union."""
+    size = {"enum": ["small"]}
+    box = {"type": "object", "properties": {"size": size}, "required": ["size"]}
+    schema = {**root, "$defs": {"Box": box, "Again": {"$ref": "#/$defs/Box"}}}
+    told = Tools((Tool("pack", "", json.dumps(schema)),), "required")
+    wanted = BackendRequest(asked(), Sampling(80, 0.0), 0, tools=told)
+    _, pieces, _ = await answered(small_model, wanted)
+    assert '"small"' in "".join(p.arguments for p in pieces)
+
+
 def in_unit(unit: str) -> str:
     """A schema that leaves no choice."""
     return json.dumps(

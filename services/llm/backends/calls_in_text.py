@@ -106,7 +106,7 @@ def schema_of(tools: Tools) -> dict[str, Any] | None:
             "type": "object",
             "properties": {
                 "name": {"const": name},
-                "arguments": {"additionalProperties": False, **schema},
+                "arguments": _closed(schema, parameters),
             },
             "required": ["name", "arguments"],
             "additionalProperties": False,
@@ -114,6 +114,24 @@ def schema_of(tools: Tools) -> dict[str, Any] | None:
         for name, schema in parameters.items()
     ]
     return {**(calls[0] if len(calls) == 1 else {"anyOf": calls}), "$defs": parameters}
+
+
+def _closed(schema: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Of what says nothing else, only what is named may be there. Behind a reference stands what
+    has the names; beside one, or beside a choice, llama.cpp makes no grammar of such a word.
+    """
+    followed = set()
+    while isinstance(to := schema.get("$ref"), str) and to not in followed:
+        followed.add(to)
+        found: Any = {"$defs": parameters}
+        for key in to.split("/")[1:]:
+            found = found.get(key) if isinstance(found, dict) else None
+        if not isinstance(found, dict):
+            break
+        schema = found
+    if schema.keys() & {"$ref", "anyOf", "oneOf", "allOf"}:
+        return schema
+    return {"additionalProperties": False, **schema}
 
 
 def _referring_to(root: str, schema: Any) -> Any:
