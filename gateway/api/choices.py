@@ -34,8 +34,16 @@ def sendable(text: str) -> str:
 
 
 def json_of(schema: dict[str, Any]) -> str:
-    """As it can be sent."""
-    return sendable(json.dumps(schema, ensure_ascii=False))
+    """As it can be sent. Raises ValueError for numbers that JSON has not."""
+    return sendable(json.dumps(schema, ensure_ascii=False, allow_nan=False))
+
+
+def _only_json(schema: dict[str, Any]) -> dict[str, Any]:
+    try:
+        json_of(schema)
+    except ValueError:
+        raise ValueError("NaN and Infinity, which Python reads, are not JSON") from None
+    return schema
 
 
 def _short_schema(schema: dict[str, Any] | None) -> dict[str, Any] | None:
@@ -85,6 +93,10 @@ WelcomeText: TypeAlias = Annotated[
 """What a session begins with."""
 
 
+JsonSchema: TypeAlias = Annotated[dict[str, Any], AfterValidator(_only_json)]
+"""Of what a tool takes."""
+
+
 class ToolOption(BaseModel):
     """A tool of the session's clients, which answers may call."""
 
@@ -92,7 +104,7 @@ class ToolOption(BaseModel):
 
     name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     description: str = Field("", max_length=MAX_TOOL_CHARACTERS)
-    parameters: Annotated[dict[str, Any] | None, AfterValidator(_short_schema)] = Field(
+    parameters: Annotated[JsonSchema | None, AfterValidator(_short_schema)] = Field(
         default=None, description="JSON Schema of its arguments, an object; absent: it takes none"
     )
 

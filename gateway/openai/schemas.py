@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.api.access import JSON_LIMIT_BYTES
-from gateway.api.choices import json_of
+from gateway.api.choices import JsonSchema, json_of
 from gateway.openai.errors import RefusedError, unsupported
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
@@ -63,7 +63,7 @@ class FunctionOffered(_Part):
 
     name: str
     description: str | None = None
-    parameters: dict[str, Any] | None = None
+    parameters: JsonSchema | None = None
 
 
 class ToolOffered(_Part):

@@ -275,7 +275,11 @@ def _named(
     for tool in tools:
         if server.tools is not None and tool.name not in server.tools:
             continue
-        schema = json.dumps(tool.input_schema, ensure_ascii=False)
+        try:
+            schema = json.dumps(tool.input_schema, ensure_ascii=False, allow_nan=False)
+        except ValueError as error:
+            log.warning("mcp server %s: %s is left out: its schema: %s", name, tool.name, error)
+            continue
         ours = _NOT_IN_A_NAME.sub("_", f"{name}_{tool.name}")[:_NAME_CHARS]
         twice = ours in known or ours in taken
         if len(schema) > _SCHEMA_CHARS or twice:

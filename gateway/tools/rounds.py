@@ -184,6 +184,10 @@ def _asked(call: Call) -> tuple[str, str]:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text or "{}"), dict)
+        return isinstance(json.loads(text or "{}", parse_constant=_no_json), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant}, which Python reads, is not JSON")

@@ -64,9 +64,13 @@ def check_calls(messages: Sequence[ChatMessage]) -> None:
 
 def _is_object(text: str) -> bool:
     try:
-        return isinstance(json.loads(text), dict)
+        return isinstance(json.loads(text, parse_constant=_no_json), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _no_json(constant: str) -> None:
+    raise ValueError(f"{constant}, which Python reads, is not JSON")
 
 
 def _check_object(text: str, field: str, what: str) -> None:

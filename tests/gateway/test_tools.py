@@ -304,6 +304,20 @@ async def test_a_client_does_what_an_answer_calls(
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+async def test_a_schema_with_numbers_that_json_has_not_is_refused(
+    http: httpx.AsyncClient, number: str
+) -> None:
+    tool = f'{{"name": "t", "parameters": {{"type": "object", "default": {number}}}}}'
+    chat = f'"model": "visavis", "messages": [], "tools": [{{"function": {tool}}}]'
+    for path, body in (("/v1/sessions", f'"tools": [{tool}]'), ("/v1/chat/completions", chat)):
+        answer = await http.post(
+            path, content=f"{{{body}}}", headers={"Content-Type": "application/json"}
+        )
+        assert 400 <= answer.status_code < 500 and "are not JSON" in answer.text, answer.text
+
+
+@pytest.mark.asyncio(loop_scope="module")
 async def test_a_result_goes_over_the_next_connection_where_one_is_lost(
     client: GatewayClient, doubles: Doubles
 ) -> None:

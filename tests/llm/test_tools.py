@@ -111,6 +111,10 @@ async def test_calls_stream_to_the_client_and_its_results_reach_the_model() -> N
             {"tools": [llm_pb2.ToolDefinition(name="x", parameters_json="[1]")]},
             "tools[1].parameters: '[1]' is no object",
         ),
+        (
+            {"tools": [llm_pb2.ToolDefinition(name="x", parameters_json='{"const": NaN}')]},
+            "tools[1].parameters: '{\"const\": NaN}' is no object",
+        ),
         ({"tool_choice": llm_pb2.ToolChoice(mode=7)}, "tool_choice.mode: 7"),
         (
             {"tool_choice": llm_pb2.ToolChoice(mode=2, name="other")},

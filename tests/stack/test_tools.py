@@ -48,5 +48,7 @@ async def test_an_answer_calls_a_tool_says_so_and_goes_on_to_its_end(
     assert json.loads(calls[0]["arguments"]).keys() == {"city"}, calls
     # So small a model would call for as long as it may, and at last write a call as text.
     assert len(calls) == 1
-    assert text.startswith("One moment, please.") and text.removeprefix("One moment, please.").strip()
+    assert (
+        text.startswith("One moment, please.") and text.removeprefix("One moment, please.").strip()
+    )
     assert states[:4] == ["idle", "thinking", "speaking", "thinking"] and "speaking" in states[4:]

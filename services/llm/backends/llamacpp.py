@@ -60,7 +60,7 @@ _COUNTS_KEPT = 512
 _COUNTED_TEXT_CHARS = 2_000
 # Of an answer that may call nothing any more. A small model that has just read a call writes it
 # again, whatever it is told; kept from the first mark of one, it says what it has learned.
-_IN_WORDS = r'''root ::= ([^{}<>`"',;:[\] \t\r\n] | "[" [A-Za-z]) .*'''
+_IN_WORDS = r"""root ::= ([^{}<>`"',;:[\] \t\r\n] | "[" [A-Za-z]) .*"""
 _PROBE = "a_name_that_no_template_has"
 
 _Templated = Callable[[tuple[ChatMessage, ...]], str]
