@@ -466,6 +466,16 @@ async def test_what_goes_on_behind_calls_does_not_begin_anew(small_model: LlamaC
     assert after.prompt_tokens > before.prompt_tokens
 
 
+async def test_a_call_without_arguments_comes_to_its_end(small_model: LlamaCppBackend) -> None:
+    """And not to blanks, up to the last token that it may have."""
+    shop = Tool("shop_fail", "Something that fails.", '{"type": "object", "properties": {}}')
+    tools = Tools((shop,), "required", "shop_fail")
+    request = AnswerRequest((ChatMessage("user", "What did it say?"),), tools=tools, temperature=0)
+    answer = Generator(small_model, DEFAULTS, ManualClock()).answer(request, 0)
+    pieces = [piece async for piece in answer.pieces if not isinstance(piece, str)]
+    assert "".join(piece.arguments for piece in pieces) == "{}"
+
+
 @pytest.mark.parametrize(
     "root",
     [{"$ref": "#/$defs/Box"}, {"$ref": "#/$defs/Again"}, {"anyOf": [{"$ref": "#/$defs/Box"}]}],

@@ -122,7 +122,7 @@ class BackendRequest:
     tools: Tools | None = None
     """Nothing is `written` then."""
     in_words: bool = False
-    """It has called what it may, and goes to a voice; a backend that can lets no call be written."""
+    """It has called what it may, and goes to a voice: where a backend can, no call is written."""
 
 
 @dataclass(frozen=True, slots=True)

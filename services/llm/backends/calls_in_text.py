@@ -22,6 +22,9 @@ from visavis.serving.errors import InvalidInputError
 _MARKS = ("<tool_call>", "</tool_call>", "```", "json", "[", "]", ",", ";")
 _ARGUMENTS = re.compile(r'"(?:arguments|parameters)"\s*:\s*(?=\{)')
 _BLANKS = re.compile(r"\s+")
+# Of llama.cpp's grammars. Where blanks are free a small model that has nothing to fill in writes
+# line ends for as long as it may.
+_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 def told_in_words(messages: Sequence[ChatMessage], tools: Tools | None) -> tuple[ChatMessage, ...]:
@@ -113,7 +116,8 @@ def schema_of(tools: Tools) -> dict[str, Any] | None:
         }
         for name, schema in parameters.items()
     ]
-    return {**(calls[0] if len(calls) == 1 else {"anyOf": calls}), "$defs": parameters}
+    call = calls[0] if len(calls) == 1 else {"anyOf": calls}
+    return {**call, "$defs": parameters, "x-guidance": _LAYOUT}
 
 
 def _closed(schema: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
