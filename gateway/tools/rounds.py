@@ -22,7 +22,6 @@ MOST_CALLS = 8
 """Of one round that are done."""
 _TOO_MANY = f"not done: more than {MOST_CALLS} calls at once"
 _NO_OBJECT = "not done: the arguments are no JSON object"
-_LAST = "\n(Nothing more can be called: answer now, in words.)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +163,6 @@ class ToolRounds:
             )
             told.append(Message("assistant", "" if spoken else past.text.strip(), calls))
             told += [Message("tool", past.results[c.id], (), c.id) for c in calls]
-        if self.exhausted and told and not spoken:
-            told[-1] = replace(told[-1], content=told[-1].content + _LAST)
         return tuple(told)
 
     def _cut(self, output: str) -> str:

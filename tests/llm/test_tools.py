@@ -336,6 +336,10 @@ async def test_an_openai_compatible_server_is_asked_and_read_as_it_wants() -> No
     assert body["parallel_tool_calls"] is False
     assert body["messages"][1]["tool_calls"][0]["function"]["arguments"] == '{"city": "Rome"}'
     assert body["messages"][2] == {"role": "tool", "content": "sun", "tool_call_id": "c1"}
+    async with pair(script) as (backend, server):
+        await answered(backend, replace(weather_asked(CALLED, result), in_words=True))
+    told = server.exchanges[0].body["messages"][-1]["content"]
+    assert told == "sun\n(Nothing more can be called: answer now, in words.)"
 
 
 def chunk(delta: dict[str, Any], reason: str | None = None, **more: Any) -> dict[str, Any]:

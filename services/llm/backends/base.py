@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 Role = Literal["system", "user", "assistant", "tool"]
 Calling = Literal["auto", "none", "required"]
+
+_NO_MORE_CALLS = "(Nothing more can be called: answer now, in words.)"
 
 # Tokens in a text: exact where the backend has the tokenizer, else an estimate from above.
 TokenCounter = Callable[[str], int]
@@ -123,6 +125,14 @@ class BackendRequest:
     """Nothing is `written` then."""
     in_words: bool = False
     """It has called what it may, and goes to a voice: where a backend can, no call is written."""
+
+    def told_to_answer(self) -> tuple[ChatMessage, ...]:
+        """The messages, for a backend that can keep no model from writing a call."""
+        if not self.in_words:
+            return self.messages
+        *before, result = self.messages
+        # Of models that are kept from it a small one says this, too.
+        return (*before, replace(result, content=f"{result.content}\n{_NO_MORE_CALLS}"))
 
 
 @dataclass(frozen=True, slots=True)

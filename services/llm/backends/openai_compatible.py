@@ -176,7 +176,7 @@ class OpenAiCompatibleBackend:
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": [message.as_openai() for message in request.messages],
+            "messages": [message.as_openai() for message in request.told_to_answer()],
             "stream": True,
             "stream_options": {"include_usage": True},
             "max_tokens": max(1, sampling.max_tokens),

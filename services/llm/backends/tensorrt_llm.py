@@ -123,7 +123,7 @@ class TensorRtLlmBackend:
         self._statistics = asyncio.create_task(reader.keep_looking())
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
-        messages, tools = request.messages, request.tools
+        messages, tools = request.told_to_answer(), request.tools
         if tools is not None and tools.calling == "none":
             tools = None
         if has_calls(request):
