@@ -313,7 +313,7 @@ class WarningEvent(Event):
     turn: int = Field(description="The turn that it is about, or the newest one")
     code: str = Field(
         description="unsupported: the voice cannot do all of a style; avatar_deleted: the face "
-        "that was worn is there no more"
+        "that was worn is there no more; empty_answer: the language model has said nothing"
     )
     message: str = Field(description="For people, in English")
 

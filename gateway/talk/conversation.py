@@ -66,6 +66,9 @@ class TurnTaking:
     goes_on: bool = True
 
 
+_EMPTY = "llm: the language model has answered without a word"
+
+
 class Conversation:
     """Decides who speaks in one session and which answer counts; owns the record of each turn.
 
@@ -481,11 +484,14 @@ class Conversation:
         turn = self._current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
-        self._history.face(turn.written(turn.text), turn.tools.messages(spoken=True))
+        written = turn.written(turn.text)
+        self._history.face(written, turn.tools.messages(spoken=True))
+        empty = turn.source in (None, "llm") and not written
+        told = self.notice(number, "empty_answer", _EMPTY) if empty else []
         self._turn = self._going_on = None
         turn.end()
         self._doubts.answer_over(turn.text, now)
-        actions: list[Action] = [CloseTurn(number, "finished"), Emit(turn.tell("finished"))]
+        actions: list[Action] = [CloseTurn(number, "finished"), *told, Emit(turn.tell("finished"))]
         if not self._voice:
             actions.append(self._reading.next())
         return self._settle(actions)

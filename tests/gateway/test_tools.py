@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.api.events import StateEvent, TurnEvent
+from gateway.api.events import StateEvent, TurnEvent, WarningEvent
 from gateway.talk.actions import (
     BeginAnswer,
     CallTool,
@@ -164,6 +164,16 @@ def test_what_is_called_again_at_once_is_not_done_again() -> None:
     (on,) = of(actions, ContinueAnswer)
     assert on.last and of(actions, CallTool) == []
     assert [call.id for message in on.messages for call in message.calls] == ["c1", "c4", "c5"]
+
+
+def test_an_answer_without_a_word_is_told_of(talk: Conversation) -> None:
+    asked(talk, WEATHER)
+    talk.tool_result("c1", "sunny", 1)
+    talk.token(1, "", last=True, now=2)
+    talk.voice(1, 0.0, last=True, now=2)
+    actions = talk.finished(1, 3)
+    assert [warning.code for warning in of(actions, WarningEvent)] == ["empty_answer"]
+    assert of(actions, TurnEvent)[-1].event == "finished"
 
 
 def test_something_is_said_and_the_face_does_not_freeze(talk: Conversation) -> None:
