@@ -1,7 +1,8 @@
 """Work beside a session: what the language model writes for a response, what is spoken of it apart,
 and what is said in a recording.
 
-Asked of the services by their plain calls; what comes of it is told as news.
+Asked of the services by their plain calls, as work of the client's session, which was let in; what
+comes of it is told as news.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Making:
 
     async def _writing(self, effect: to_do.Write) -> str:
         text, calls, last = "", list[Call](), Written("")
-        async with aclosing(self._plain.write(effect.wanted)) as pieces:
+        async with aclosing(self._plain.write(effect.wanted, admitted=True)) as pieces:
             async for piece in pieces:
                 last, text = piece, text + piece.text
                 calls += piece.calls
@@ -82,7 +83,7 @@ class Making:
         """Without the session: nobody is interrupted by it."""
         rate_hz = PLAYED_RATE_HZ
         if text.strip():
-            async with aclosing(self._plain.speak(text, how)) as sounds:
+            async with aclosing(self._plain.speak(text, how, admitted=True)) as sounds:
                 async for sound in sounds:
                     rate_hz = sound.rate_hz
                     news = to_do.Sounded(effect.reply, sound.pcm, rate_hz, last=False)
@@ -92,7 +93,7 @@ class Making:
     async def _recognise(self, effect: to_do.Recognise) -> None:
         try:
             with self._plain.recordings.hold():
-                heard = await self._plain.recognise(effect.pcm, effect.language)
+                heard = await self._plain.recognise(effect.pcm, effect.language, admitted=True)
             self._note(to_do.Recognised(effect.of, heard.text, heard.passages))
         except VisavisError as error:
             self._note(failed(effect.of, error))

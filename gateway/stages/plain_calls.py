@@ -135,13 +135,16 @@ class PlainCalls:
         states = [s for s in self._registry.replicas(service) if s.healthy]
         return list(dict.fromkeys(e.model for s in states for e in s.engines if e.model))
 
-    async def write(self, wanted: Wanted, model: str = "") -> AsyncGenerator[Written, None]:
+    async def write(
+        self, wanted: Wanted, model: str = "", *, admitted: bool = False
+    ) -> AsyncGenerator[Written, None]:
         """An answer as it is written. model: a replica that runs it; "": any.
 
+        admitted: for a session that was let in: what is predicted of one more does not count.
         Raises InvalidInputError, AtCapacityError, StageLostError, UnknownNameError.
         """
         request = generation(wanted)
-        answers = self._answers("llm", lambda stub: stub.Generate(request), model)
+        answers = self._answers("llm", lambda stub: stub.Generate(request), model, admitted)
         async with aclosing(answers):
             async for told in answers:
                 calls = (Call(c.id, c.name, c.arguments_json, c.index) for c in told.tool_calls)
@@ -153,8 +156,10 @@ class PlainCalls:
                     told.completion_tokens,
                 )
 
-    async def speak(self, text: str | Growing[str], how: Speaking) -> AsyncGenerator[Sound, None]:
-        """A text as it is spoken, or as it is written. Raises as `write`."""
+    async def speak(
+        self, text: str | Growing[str], how: Speaking, *, admitted: bool = False
+    ) -> AsyncGenerator[Sound, None]:
+        """A text as it is spoken, or as it is written. admitted, raises: as `write`."""
         config = tts_pb2.SynthesisConfig(
             language=how.language, voice=how.voice, speed=how.speed, style=how.style
         )
@@ -166,15 +171,19 @@ class PlainCalls:
 
         # A voice without a session takes no slot.
         with self._speeches.hold():
-            answers = self._answers("tts", lambda stub: stub.Synthesize(requests()))
+            answers = self._answers(
+                "tts", lambda stub: stub.Synthesize(requests()), admitted=admitted
+            )
             async with aclosing(answers):
                 async for told in answers:
                     if told.WhichOneof("response") == "voice" and told.voice.pcm_s16le:
                         pcm = np.frombuffer(told.voice.pcm_s16le, "<i2")
                         yield Sound(pcm, told.voice.sample_rate_hz)
 
-    async def recognise(self, pcm: NDArray[np.int16], language: str) -> Recognised:
-        """The text of a recording, [N] int16 at 16 kHz. Raises as `write`."""
+    async def recognise(
+        self, pcm: NDArray[np.int16], language: str, *, admitted: bool = False
+    ) -> Recognised:
+        """The text of a recording, [N] int16 at 16 kHz. admitted, raises: as `write`."""
         if len(pcm) > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
             raise InvalidInputError(
                 f"file: it is longer than {LONGEST_RECORDING_S / 60:.0f} minutes; ask for it with "
@@ -183,7 +192,9 @@ class PlainCalls:
         request = asr_pb2.RecognizeRequest(
             config=_recognition(language), pcm_s16le=pcm.astype("<i2").tobytes()
         )
-        answers = self._answers("asr", lambda stub: _OneAnswer(stub.Recognize(request)))
+        answers = self._answers(
+            "asr", lambda stub: _OneAnswer(stub.Recognize(request)), admitted=admitted
+        )
         async with aclosing(answers):
             told = await anext(answers)
         return Recognised(told.text, told.language, _passages(told.words))
@@ -222,11 +233,11 @@ class PlainCalls:
                     yield Recognised(heard.text, heard.language, _passages(heard.words))
 
     async def _answers(
-        self, service: str, begin: Callable[[Any], Any], model: str = ""
+        self, service: str, begin: Callable[[Any], Any], model: str = "", admitted: bool = False
     ) -> AsyncGenerator[Any, None]:
         """The messages of one call, on the first replica that takes it."""
         failed: VisavisError | None = None
-        for state in await self._taking(service, model):
+        for state in await self._taking(service, model, admitted):
             call, begun = begin(self._registry.stub(state.replica)), False
             messages = aiter(call)
             try:
@@ -248,8 +259,11 @@ class PlainCalls:
         assert failed is not None
         raise failed
 
-    async def _taking(self, service: str, model: str) -> list[ReplicaState]:
-        """Replicas that may take a call, the one with most room first. Never empty."""
+    async def _taking(self, service: str, model: str, admitted: bool) -> list[ReplicaState]:
+        """Replicas that may take a call, the one with most room first. Never empty.
+
+        admitted: whether it has a slot left, each says itself.
+        """
         known = list(self._working(service))
         if not known:
             await self._registry.refresh()
@@ -259,7 +273,8 @@ class PlainCalls:
         ours = [s for s in known if not model or model in [e.model for e in s.engines]]
         if not ours:
             raise UnknownNameError(f"model: no replica runs {model[:80]!r} any more")
-        free = sorted((s for s in ours if s.free_slots > 0), key=lambda s: -s.free_slots)
+        taking = ours if admitted else [s for s in ours if s.free_slots > 0]
+        free = sorted(taking, key=lambda s: -s.free_slots)
         if not free:
             raise AtCapacityError(f"{service}: {why_no_room(ours)}; try again later")
         return free

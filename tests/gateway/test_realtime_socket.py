@@ -222,6 +222,28 @@ async def test_text_tools_push_to_talk_and_answers_apart(
         assert client.orders.errors == [] and client.orders.quiet
 
 
+async def test_who_has_taken_the_last_place_is_answered_in_text_and_heard_whole(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        there_were, doubles.script.slots = doubles.script.slots, 1
+        try:
+            await gateway.inside.registry.refresh()
+            detection = {"turn_detection": None, "transcription": {}}
+            await client.update(output_modalities=["text"], audio={"input": detection})
+            assert (await client.ask("What is it?"))["status"] == "completed"
+            apart = {"conversation": "none", "output_modalities": ["audio"]}
+            assert (await client.ask("And this?", **apart))["status"] == "completed"
+            await client.speak()
+            await client.say("input_audio_buffer.commit")
+            heard = await client.until("conversation.item.input_audio_transcription.completed")
+            assert heard["transcript"] == "What is it?"
+        finally:
+            doubles.script.slots = there_were
+            await gateway.inside.registry.refresh()
+
+
 async def test_an_answer_that_is_written_apart_waits_for_a_voice_that_comes_back(
     gateway: RunningGateway, doubles: Doubles
 ) -> None:
