@@ -245,7 +245,9 @@ class BanCommand(Strict):
     """Answer nothing of this author any more."""
 
     type: Literal["ban"]
-    author: Short = Field(min_length=3, description="platform:id, as the room's state tells it")
+    author: Short = Field(
+        pattern=r"^[a-z0-9_-]{1,32}:.", description="platform:id, as the room's state tells it"
+    )
     name: Short = ""
 
 

@@ -192,6 +192,7 @@ async def test_what_cannot_be_commanded_is_told(
         return problem(await http.post(f"{path}/commands", json=what), status)
 
     assert "dance" in await refused(422, type="dance")
+    assert "author" in await refused(422, type="ban", author="Troll")
     assert "grobnik" in await refused(422, type="say", text="You grobnik!")
     assert "waits" in await refused(404, type="skip", id="none")
     assert "banned" in await refused(404, type="unban", author="app:nobody")
