@@ -151,6 +151,7 @@ def test_a_recording_has_an_end(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION, limit_s=0.5)
     stage.idle(30)
     assert stage.read()[2] == pytest.approx(0.5, abs=0.06)
+    assert "none is longer than 0.5 s" in stage.recording.error
 
 
 def test_nothing_recorded_leaves_no_file(tmp_path: Path) -> None:

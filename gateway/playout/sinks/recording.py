@@ -107,6 +107,10 @@ class Recording:
         self._take(tick)
         if self._film is not None and self._film.samples >= self._limit_samples:
             self.finish(tick.start_samples + len(tick.pcm))
+            most_s = self._limit_samples / RATE_HZ
+            self.error = (
+                f"the recording has ended, for none is longer than {most_s:g} s; it is kept"
+            )
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
         """Turn `turn` was interrupted; what is recorded of it ends here."""
