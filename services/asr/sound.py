@@ -118,10 +118,11 @@ class Tape:
         self._used = needed
 
     def between(self, start: int, end: int) -> NDArray[np.float32]:
-        """A copy, [N] float32, of what is left of [start, end)."""
+        """A copy, [N] float32, of what is left of [start, end); before the stream was silence."""
         low = max(start - self._first, 0)
         high = max(min(end - self._first, self._used), low)
-        return self._samples[low:high].copy()
+        before = max(min(end, 0) - start, 0) if self._first == 0 else 0
+        return np.pad(self._samples[low:high], (before, 0))
 
     def quietest(self, start: int, end: int) -> int:
         """The middle of the quietest 60 ms in [start, end), or `start` where that is shorter."""

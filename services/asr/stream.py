@@ -232,6 +232,8 @@ class Listener:
         first = start - lead
         if lead > _LEAD_SAMPLES:  # what was said before is no part of it
             first = min(max(first, self._said_until), start - _LEAD_SAMPLES)
+        if self._cut_at == self._tape.start == 0:
+            return first  # before the stream was silence, without which a word may be missed
         return max(first, self._cut_at, self._tape.start)
 
     @property

@@ -158,6 +158,18 @@ def test_as_much_lies_before_the_speech_as_is_wanted_but_nothing_that_was_said()
     assert work.start_samples == 20 * FRAME_SAMPLES
 
 
+def test_speech_with_which_a_stream_begins_has_silence_before_it() -> None:
+    desk = Desk()
+    desk.text = "Yes."
+    desk.feed(np.concatenate([loud(20), quiet(30)]))
+    first = next(work for work in desk.asked if isinstance(work, Transcribe))
+    lead = RULES.lead_frames * FRAME_SAMPLES
+    assert first.start_samples == -lead
+    assert not first.pcm[:lead].any() and first.pcm[lead:].any()
+    (segment,) = desk.events[-1].segments
+    assert (segment.start_samples, segment.end_samples) == (0, first.end_samples)
+
+
 def test_what_was_cut_in_mid_speech_is_not_heard_twice() -> None:
     desk = Desk()
     desk.feed(loud(60))

@@ -122,6 +122,10 @@ async def test_recordings_are_understood(hearing: Hearing) -> None:
     for name, language, worst in (("jfk", "en", 0.15), ("zh/nls_digits", "zh", 0.3)):
         heard = await hearing.recognize(sound(name), language)
         assert error_rate(name, heard.text, language) <= worst, heard.text
+    last_words = sound("jfk")[156_800:169_600]  # no silence before them
+    heard = await hearing.recognize(np.pad(last_words, (0, 6_400)), "en")
+    assert units(heard.text, "en") == ["your", "country"]
+    assert all(s.start_samples == 0 for s in heard.segments)
 
 
 async def test_whisper_understands_english_and_times_it(hearing: Hearing) -> None:

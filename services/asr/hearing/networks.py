@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from services.asr.hearing.cutter import Span, cut_at_pauses
+from services.asr.hearing.cutter import CutRules, Span, cut_at_pauses
 from services.asr.hearing.detectors import (
     FRAME_SAMPLES,
     SAMPLE_RATE_HZ,
@@ -432,9 +432,12 @@ class Hearing:
     async def recognize(self, pcm: NDArray[np.float32], language: str) -> Transcript:
         """Text of a whole recording, pcm [N] float32 at 16 kHz of any length.
 
-        Between its pieces the work of others gets its turn.
+        Between its pieces the work of others gets its turn. It is heard as if there had been
+        silence before: of a short one that begins with a word, a recogniser may make nothing.
         """
         code, _ = self.languages.resolve(language)
+        before = CutRules().margin_frames * FRAME_SAMPLES
+        pcm = np.pad(pcm, (before, 0))
         speech: list[float] = []
         blocks = speech_probabilities(pcm, self._voice_detector(), _RECORDED_FRAMES)
         while block := await self._lanes[self._names.vad].run(
@@ -444,7 +447,7 @@ class Hearing:
         parts = []
         for span in pieces_of(pcm, speech):
             text, _ = await self.transcribe(pcm[span.start : span.end], code)
-            parts.append(text.shifted(span.start))
+            parts.append(text.shifted(span.start - before))
         return join(parts, code)
 
     def close(self) -> None:

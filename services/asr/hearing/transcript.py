@@ -36,11 +36,11 @@ class Segment:
     end_samples: int
 
     def shifted(self, offset_samples: int) -> "Segment":
-        """The same words in a sound that began so much earlier."""
+        """The same words in a sound that began so much earlier; none is before its beginning."""
         return replace(
             self,
-            start_samples=self.start_samples + offset_samples,
-            end_samples=self.end_samples + offset_samples,
+            start_samples=max(0, self.start_samples + offset_samples),
+            end_samples=max(0, self.end_samples + offset_samples),
         )
 
 
