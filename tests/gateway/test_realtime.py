@@ -429,14 +429,49 @@ def answering(detection: str, **talk: Any) -> Talk:
 
 
 def test_code_is_a_part_of_its_own_behind_what_is_said() -> None:
-    talk = Talk()
-    talk.speak(1, "How do I list files?", turn=1)
-    block = {"turn": 1, "block": 1, "language": "sh", "chars": 5}
-    talk.hear(ShownEvent(text="ls", **block), ShownEvent(text=" -l\n", **block))
+    talk = showing_code()
     talk.answer(1)
     spoken, shown = last(talk)["output"][0]["content"]
     assert spoken["transcript"] == "Fine, thank you."
     assert shown == {"type": "output_text", "text": "```sh\nls -l\n```"}
+
+
+def test_code_stands_on_lines_of_its_own_where_the_model_reads_it_again() -> None:
+    talk = showing_code()
+    talk.answer(1)
+    talk.hear(TurnEvent(turn=1, event="finished"))
+    talk.ask("Shorter, please.")
+    content = "Fine, thank you.\n```sh\nls -l\n```"
+    assert talk.remembered()[-2] == Message("assistant", content)
+    item = {"type": "message", "role": "assistant"}
+    talk.say("conversation.item.create", item=item | {"content": [{"type": "text", "text": "So?"}]})
+    talk.say(
+        "conversation.item.create", item=item | {"content": [{"type": "text", "text": content}]}
+    )
+    talk.say(
+        "conversation.item.create", item=item | {"content": [{"type": "text", "text": "Yes."}]}
+    )
+    assert talk.remembered()[-1].content == f"So?\n{content}\nYes."
+
+
+def test_who_interrupts_an_answer_with_code_has_seen_the_code() -> None:
+    talk = showing_code()
+    talk.answer(1)
+    item = last(talk)["output"][0]
+    talk.say("conversation.item.truncate", item_id=item["id"], content_index=0, audio_end_ms=400)
+    talk.hear(TurnEvent(turn=1, event="interrupted", reason="interrupt", heard="Fine,"))
+    (got,) = talk.say("conversation.item.retrieve", item_id=item["id"])
+    assert [part["type"] for part in got["item"]["content"]] == ["output_audio", "output_text"]
+    assert talk.remembered()[-1] == Message("assistant", "Fine,\n```sh\nls -l\n```")
+
+
+def showing_code() -> Talk:
+    """An answer has written a block, and nothing else yet."""
+    talk = Talk()
+    talk.speak(1, "How do I list files?", turn=1)
+    block = {"turn": 1, "block": 1, "language": "sh", "chars": 5}
+    talk.hear(ShownEvent(text="ls", **block), ShownEvent(text=" -l\n", **block))
+    return talk
 
 
 def test_a_voice_that_lasts_interrupts_at_once_where_the_server_detects_voices() -> None:

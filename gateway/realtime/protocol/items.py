@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json
@@ -51,10 +52,10 @@ class Item:
     @property
     def text(self) -> str:
         """What is in it for the language model."""
+        pieces = [part.get("text") or part.get("transcript") or "" for part in self.parts]
         if self.heard is not None:
-            return self.heard
-        pieces = (part.get("text") or part.get("transcript") or "" for part in self.parts)
-        return " ".join(piece for piece in pieces if piece)
+            pieces[:1] = [self.heard]  # code that was shown is there all the same
+        return reduce(_behind, pieces, "")
 
     def told(self) -> dict[str, Any]:
         """As on the wire."""
@@ -176,9 +177,15 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
 def _join(said: list[Message], role: Any, text: str) -> None:
     last = said[-1] if said else None
     if last is not None and last.role == role and not last.calls:
-        said[-1] = Message(role, f"{last.content} {text}")
+        said[-1] = Message(role, _behind(last.content, text))
     else:
         said.append(Message(role, text))
+
+
+def _behind(before: str, text: str) -> str:
+    """Both as one text. What has lines, such as code, keeps them to itself."""
+    between = "\n" if "\n" in before + text else " "
+    return between.join(filter(None, (before, text)))
 
 
 def item_of(content: object, new_id: str, param: str = "item") -> Item:
