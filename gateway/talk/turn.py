@@ -241,10 +241,12 @@ class Turn:
         events: list[ServerEvent] = [said, self.tell("opened")]
         if self.known:
             events.append(self.sources())
-        if self.text or self.text_complete:
-            event = AnswerEvent(turn=self.number, text=self.text, final=self.text_complete)
-            events.append(event)
+        whole = self.text_complete and not self.shown  # blocks come before the last piece
+        if self.text or whole:
+            events.append(AnswerEvent(turn=self.number, text=self.text, final=whole))
         events += self.shown
+        if self.text_complete and not whole:
+            events.append(AnswerEvent(turn=self.number, text="", final=True))
         if self.words:
             events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events

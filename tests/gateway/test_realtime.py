@@ -20,7 +20,8 @@ from gateway.realtime.protocol.sound import SoundIn, SoundOut
 from gateway.realtime.queues import MicQueue
 from gateway.stages.plain_calls import Passage
 from gateway.stages.stages import Endpointing
-from gateway.talk.actions import Message
+from gateway.talk.actions import Emit, Message
+from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from tests.realtime_orders import Orders
 from visavis.serving.errors import UnknownNameError
@@ -434,6 +435,23 @@ def test_code_is_a_part_of_its_own_behind_what_is_said() -> None:
     spoken, shown = last(talk)["output"][0]["content"]
     assert spoken["transcript"] == "Fine, thank you."
     assert shown == {"type": "output_text", "text": "```sh\nls -l\n```"}
+
+
+def test_code_of_an_answer_that_was_prepared_to_its_end_is_shown_too() -> None:
+    conversation = Conversation()
+    conversation.speech_started(1, 0)
+    conversation.paused(1, "How do I list files?", 0.9, 1)
+    conversation.token(1, "Like this:\n", last=False, now=1)
+    conversation.shown(1, 1, "sh", "ls -l\n", 1)
+    conversation.token(1, "", last=True, now=1)
+    conversation.voice(1, 1.0, last=True, now=1)
+    wanted = conversation.final(1, "How do I list files?", 2)
+    talk = Talk()
+    talk.hear(Voiced(1, SECOND, (), last=True))
+    talk.hear(Overheard("began", 1, 100), Overheard("ended", 1, 900))
+    talk.hear(*(action.event for action in wanted if isinstance(action, Emit)))
+    spoken, shown = last(talk)["output"][0]["content"]
+    assert (spoken["transcript"], shown["text"]) == ("Like this:\n", "```sh\nls -l\n```")
 
 
 def test_code_stands_on_lines_of_its_own_where_the_model_reads_it_again() -> None:
