@@ -233,8 +233,9 @@ async def test_our_stream_moves_its_mouth(
         await session.interrupt()
         await page.wait_for_function("!seen.head.isSpeaking && seen.jaw() < 0.05")
         second = await page.evaluate("seen.take()")
-    # It closes the sound it had before it knew our rate, and says so itself.
-    assert [fault for fault in faults if "AudioContext" not in fault] == []
+    # It closes the sound it had before it knew our rate, maybe while that begins, and says so.
+    own = ("AudioContext", "context that has been closed")
+    assert [fault for fault in faults if not any(words in fault for words in own)] == []
     at_ms, jaw = np.array(first["samples"]).T
     told = jaw_as_told(first["told"], at_ms)
     assert first["loudest"] > 0.02 and len(jaw) > 10
