@@ -294,7 +294,8 @@ class Link:
         if turn is not None:
             piece = self._spoken.get(effect.reply, 0)
             self._spoken = {effect.reply: piece + 1}
-            self._session.speak_on(turn, effect.text, piece, last=effect.last)
+            block = (effect.block, effect.language)
+            self._session.speak_on(turn, effect.text, piece, *block, last=effect.last)
         return begun
 
     async def _remember(self, effect: to_do.Remember) -> None:

@@ -67,10 +67,11 @@ class Making:
         text, calls, last = "", list[Call](), Written("")
         async with aclosing(self._plain.write(effect.wanted, admitted=True)) as pieces:
             async for piece in pieces:
-                last, text = piece, text + piece.text
+                last, text = piece, text + ("" if piece.block else piece.text)
                 calls += piece.calls
                 if piece.text:
-                    self._note(to_do.Written(effect.reply, piece.text))
+                    about = (piece.block, piece.language)
+                    self._note(to_do.Written(effect.reply, piece.text, *about))
         cut = last.finish_reason == "length"
         whole = [call for call in _joined(calls) if not cut or is_whole(call.arguments)]
         for number, call in enumerate(whole):

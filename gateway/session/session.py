@@ -428,10 +428,14 @@ class Session:
             turn.source = "say"
         return self._conversation.epoch
 
-    def speak_on(self, turn: int, text: str, piece: int, *, last: bool) -> None:
-        """Say this piece of it, the first being 0. Of a turn that is over it is dropped."""
+    def speak_on(
+        self, turn: int, text: str, piece: int, block: int = 0, language: str = "", *, last: bool
+    ) -> None:
+        """Say this piece of it, the first being 0, or show it, of a block. Of a turn that is over
+        it is dropped.
+        """
         if self._conversation.epoch == turn:
-            self._feed.send_answer(turn, text, piece, last=last)
+            self._feed.send_answer(turn, text, piece, block, language, last=last)
 
     def submit_text(self, text: str, style: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.

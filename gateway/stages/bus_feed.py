@@ -127,13 +127,23 @@ class BusFeed:
         self._clock_seq += 1
         self._put(Kind.CLOCK, ClockChunk(place, sample_rate_hz, paused, motion_frame))
 
-    def send_answer(self, turn: int, text: str, seq: int = 0, *, last: bool = True) -> None:
+    def send_answer(
+        self,
+        turn: int,
+        text: str,
+        seq: int = 0,
+        block: int = 0,
+        language: str = "",
+        *,
+        last: bool = True,
+    ) -> None:
         """An answer that needs no language model of the session's: it goes where tokens go.
 
-        seq: of a piece of it, from 0 on; last: nothing follows.
+        seq: of a piece of it, from 0 on; last: nothing follows. block, language: as of a
+        `TokenChunk`.
         """
         place = Place(self._session, turn, seq, 0, last=last)
-        self._put(Kind.TOKENS, TokenChunk(place, text))
+        self._put(Kind.TOKENS, TokenChunk(place, text, block, language))
 
     def send_voice(self, turn: int, seq: int, piece: VoicePiece) -> None:
         """A piece of the voice that a client brings: where a synthesised one goes."""

@@ -71,17 +71,24 @@ class Wanted:
     calls_at_once: bool = True
     known: tuple[KnownPassage, ...] = ()
     """What the operator's texts say of the question, the best first."""
+    spoken: bool = False
+    """It will be said: what is shown instead comes apart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A piece of an answer. finish_reason and the counts come with the last one."""
+    """A piece of an answer. finish_reason and the counts come with the last one.
+
+    block: 0; else the block, from 1 on, that is shown and not said, in a language of its own.
+    """
 
     text: str
     calls: tuple[Call, ...] = ()
     finish_reason: str = ""
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    block: int = 0
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +161,8 @@ class PlainCalls:
                     told.finish_reason,
                     told.prompt_tokens,
                     told.completion_tokens,
+                    told.block,
+                    told.language,
                 )
 
     async def speak(
@@ -352,4 +361,5 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
         passages=[
             llm_pb2.KnownPassage(source=known.source, text=known.text) for known in wanted.known
         ],
+        spoken=wanted.spoken,
     )

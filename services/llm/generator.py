@@ -38,7 +38,8 @@ TOOLS_TOKENS = 150
 """What chat templates write around the tools: how a call looks."""
 _TOOLS_SHARE = 0.6
 CALL_TOKENS = 320
-"""Of a spoken answer that may call tools: a short answer may need a long call."""
+"""Of a spoken answer that may call tools, unless it says how long it may be: a short answer may
+need a long call."""
 
 Piece: TypeAlias = SaidOrShown | ToolCallDelta
 """Of an answer: text, or a part of a call; of a spoken one also what is shown instead."""
@@ -292,7 +293,7 @@ class Generator:
         defaults = self._defaults
         context = self._backend.context_tokens
         max_tokens = self._most_tokens(request)
-        if request.spoken and _may_call(request):
+        if request.spoken and not request.max_tokens and _may_call(request):
             max_tokens = min(max(max_tokens, CALL_TOKENS), context // 2)
         temperature = defaults.temperature if request.temperature is None else request.temperature
         room = context - max_tokens

@@ -21,10 +21,10 @@ from services.llm.backends.base import (
     TextBackend,
     Tool,
     ToolCall,
-    ToolCallDelta,
     Tools,
 )
 from services.llm.backends.registry import open_backend
+from services.llm.blocks import Shown
 from services.llm.gate import Place
 from services.llm.generator import AnswerRequest, Generator, Piece
 from services.llm.passages import Passage
@@ -263,7 +263,7 @@ def read_request(
         seed=request.seed if request.HasField("seed") else None,
         top_p=request.top_p if request.HasField("top_p") else None,
         tools=_tools(request),
-        spoken=spoken,
+        spoken=spoken or request.spoken,
         held=held,
         passages=tuple(
             Passage(clean_text(known.source), clean_text(known.text)) for known in request.passages
@@ -293,8 +293,10 @@ def _tools(request: llm_pb2.GenerateRequest) -> Tools | None:
 
 
 def _response_of(piece: Piece) -> llm_pb2.GenerateResponse:
-    if not isinstance(piece, ToolCallDelta):
-        return llm_pb2.GenerateResponse(text=piece if isinstance(piece, str) else piece.text)
+    if isinstance(piece, str):
+        return llm_pb2.GenerateResponse(text=piece)
+    if isinstance(piece, Shown):
+        return llm_pb2.GenerateResponse(text=piece.text, block=piece.block, language=piece.language)
     call = llm_pb2.ToolCallDelta(
         index=piece.index, id=piece.id, name=piece.name, arguments_json=piece.arguments
     )

@@ -58,6 +58,8 @@ class Llm(LlmDouble):
         else:
             for piece in ("You see ", *results, "this."):
                 yield llm_pb2.GenerateResponse(text=piece)
+            if (code := self.script.shown) and request.spoken:
+                yield llm_pb2.GenerateResponse(text=code, block=1, language="python")
         self.written += 1
         yield llm_pb2.GenerateResponse(finish_reason="stop", prompt_tokens=7, completion_tokens=2)
 
@@ -220,6 +222,24 @@ async def test_text_tools_push_to_talk_and_answers_apart(
         assert apart["conversation_id"] is None
         assert client.sound(apart["id"]) == pytest.approx(2 * 0.5 * RATE_HZ, abs=8)
         assert client.orders.errors == [] and client.orders.quiet
+
+
+async def test_code_is_not_said_of_an_answer_that_a_plain_call_writes(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    doubles.script.shown = "x = 1\n"
+    try:
+        async with Client.connect(gateway) as client:
+            ways: tuple[dict[str, Any], ...] = ({"max_output_tokens": 99}, {"conversation": "none"})
+            for way in ways:
+                done = await client.ask("Assign one to x.", **way)
+                spoken, shown = done["output"][0]["content"]
+                assert spoken["transcript"] == "You see this."
+                assert shown == {"type": "output_text", "text": "```python\nx = 1\n```"}
+            written = await client.ask("Assign one to x.", output_modalities=["text"])
+            assert len(written["output"][0]["content"]) == 1
+    finally:
+        doubles.script.shown = ""
 
 
 async def test_who_has_taken_the_last_place_is_answered_in_text_and_heard_whole(

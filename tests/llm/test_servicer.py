@@ -209,6 +209,15 @@ async def test_a_turn_becomes_tokens_on_the_bus(bus: Bus) -> None:
     assert set(finished.seconds) == {"queue", "first_token", "generate"}
 
 
+async def test_code_of_what_is_written_to_be_said_comes_apart() -> None:
+    async with serving(FakeBackend(*map(Delta, ("So:\n```py\nx = 1\n``", "`\n**Done**.")))) as stub:
+        told = [a async for a in stub.Generate(request("Assign one to x.", spoken=True))]
+        assert [(a.block, a.language, a.text) for a in told if a.block] == [(1, "py", "x = 1\n")]
+        assert "".join(a.text for a in told if not a.block) == "So:\nDone."
+        as_it_is = [a async for a in stub.Generate(request("Assign one to x."))]
+        assert "".join(a.text for a in as_it_is) == "So:\n```py\nx = 1\n```\n**Done**."
+
+
 async def test_code_is_shown_and_not_said(bus: Bus) -> None:
     async with bus.subscribe("s1", Kind.TOKENS) as tokens:
         pieces = ("```py", "thon\nx", " = 1\n``", "`\nDone", ": **that**")

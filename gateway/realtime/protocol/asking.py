@@ -110,6 +110,7 @@ class Request:
             max_tokens=0 if self.limit == "inf" else self.limit,
             tools=tuple(_offer(tool) for tool in self.tools),
             choice=ToolChoice(calling, named),
+            spoken=self.aloud,
         )
 
 

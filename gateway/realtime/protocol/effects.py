@@ -71,11 +71,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Speak:
-    """Have the session say what is being written for a reply, of which this comes next."""
+    """Have the session say what is being written for a reply, of which this comes next. block,
+    language: as of `Written`.
+    """
 
     reply: str
     text: str
     last: bool
+    block: int = 0
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +136,15 @@ Effect: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A piece of what the language model writes for a reply."""
+    """A piece of what the language model writes for a reply.
+
+    block: 0; else the block, from 1 on, of code in a language, or of a table, which is not said.
+    """
 
     reply: str
     text: str
+    block: int = 0
+    language: str = ""
 
 
 @dataclass(frozen=True, slots=True)

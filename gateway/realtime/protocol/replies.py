@@ -194,6 +194,13 @@ class Replies:
                 reply = self.find(news.reply)
                 if reply is None or reply.by_session:
                     return []
+                if news.block:
+                    block, language = news.block, news.language
+                    piece = ShownEvent(
+                        turn=0, block=block, language=language, text=news.text, chars=0
+                    )
+                    add_shown(reply.shown, piece)
+                    return []
                 return reply.write(news.text)
             case Called():
                 reply = self.find(news.reply)

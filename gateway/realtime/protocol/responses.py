@@ -153,14 +153,14 @@ class Responses:
         reply = self._replies.find(news.reply)
         assert reply is not None
         if isinstance(news, Written):
-            return self._speak(reply, news.text, last=False)
+            piece = Speak(reply.id, news.text, False, news.block, news.language)
+            return self._speak(reply, piece)
         effects = _sent(self._replies.made(news))
         spoken = reply.turn is not None or reply.held
-        ends = self._speak(reply, "", last=True) if spoken else []
+        ends = self._speak(reply, Speak(reply.id, "", last=True)) if spoken else []
         return [*effects, *ends, self.memory()]
 
-    def _speak(self, reply: Reply, text: str, *, last: bool) -> list[Effect]:
-        piece = Speak(reply.id, text, last=last)
+    def _speak(self, reply: Reply, piece: Speak) -> list[Effect]:
         heard = reply.comes_after and reply.turn is None and self._replies.open_turn is not None
         if not (heard or reply.held):
             return [piece]
