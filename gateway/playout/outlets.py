@@ -85,5 +85,7 @@ class Outlets:
 
     @property
     def kept(self) -> bool:
-        """Whether a recording or a broadcast goes on, which would be cut off with the session."""
-        return self.recordings.watched or self.live.broadcasts.running
+        """Whether a recording or a broadcast would be lost with the session: it goes on, or is
+        still to be fetched.
+        """
+        return self.recordings.kept or self.live.broadcasts.running

@@ -275,7 +275,7 @@ class Session:
 
     @property
     def between_turns(self) -> bool:
-        """Nobody speaks, nothing is being answered, no recording or broadcast would be cut off."""
+        """Nobody speaks, nothing is being answered, no recording or broadcast would be lost."""
         kept = self.outlets.kept
         return self.news.may_move("llm") and not self.unasked.waits and not kept
 

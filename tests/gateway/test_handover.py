@@ -15,6 +15,7 @@ import pytest_asyncio
 
 from gateway.peers import handover, peers
 from gateway.peers.peers import Peer
+from gateway.playout.sinks import recording
 from gateway.settings import GatewaySettings
 from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, meets, until
@@ -22,7 +23,7 @@ from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import DrainingError
-from visavis.serving.lifetime.draining import Drain
+from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.subjects import handover_subject
 
@@ -266,6 +267,37 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
             assert ready.json()["status"] == "draining"
     finally:
         gateway.inside.sessions.leaving.clear()
+
+
+async def test_a_recording_that_was_waited_for_can_be_fetched_before_its_session_goes(
+    leaving: RunningGateway, gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "FETCH_S", 60.0)
+    (session,) = await made_in(leaving, 1)
+    path, looks = f"/v1/sessions/{session}", 0
+    look = Drain.look
+
+    def counted(drain: Drain, now_s: float, sessions: int) -> Phase:
+        nonlocal looks
+        looks += 1
+        return look(drain, now_s, sessions)
+
+    monkeypatch.setattr(Drain, "look", counted)
+    async with GatewayClient(leaving.url) as client:
+        await client.call("POST", f"{path}/recording", json={"scope": "session"})
+        await client.call("POST", f"{path}/text", json={"text": "Who are you?"})
+        talk = leaving.inside.sessions.get(session)
+        running = talk.outlets.recordings.current
+        await until(lambda: running is not None and not running.empty)
+        left = drain(leaving)
+        await client.call("POST", f"{path}/recording/stop")
+        await until(lambda: talk.state == "idle")
+        before = looks
+        await until(lambda: looks > before + 2 or left.done())
+        film = await client.call("GET", f"{path}/recording.mp4")
+        assert film.headers["Content-Type"] == "video/mp4"
+        await left
+    assert gateway.inside.sessions.has(session)
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -117,4 +117,5 @@ async def recording_file(session: TheSession) -> FileResponse:
     if current.empty:
         reason = current.error or "it ended before there was anything to record"
         raise UnknownNameError(f"recording: {reason}")
+    session.outlets.recordings.fetched()
     return FileResponse(current.path, media_type="video/mp4", filename="visavis.mp4")

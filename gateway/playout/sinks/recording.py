@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import math
 import secrets
 import shutil
 from collections import deque
@@ -41,6 +42,8 @@ DEFAULT_LIMIT_S = 2 * 3600.0
 # not waited for.
 _TICKS_AT_A_TIME = 10
 _MOST_HANDED = 50
+FETCH_S = 5.0
+"""For so long after its end a recording that nobody has fetched yet is waited for."""
 
 
 class Scope(StrEnum):
@@ -261,6 +264,16 @@ class Recordings:
         """What the thread is to do next."""
         self._handed: deque[asyncio.Future[None]] = deque()
         self._given_up = False
+        self._fetch_until_s = -math.inf
+
+    @property
+    def kept(self) -> bool:
+        """One is running, or has just ended and whoever wanted it is about to fetch it."""
+        return self.watched or asyncio.get_running_loop().time() < self._fetch_until_s
+
+    def fetched(self) -> None:
+        """Somebody is being sent the newest one."""
+        self._fetch_until_s = -math.inf
 
     @property
     def watched(self) -> bool:
@@ -361,6 +374,8 @@ class Recordings:
         if recording.phase is not Phase.DONE or self._running is not recording:
             return
         self._running = None
+        if not recording.empty:
+            self._fetch_until_s = asyncio.get_running_loop().time() + FETCH_S
         if recording.error:
             log.error("%s", recording.error)
             self._failed(recording.error)
