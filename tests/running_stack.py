@@ -26,7 +26,7 @@ _LET_IN = 'slots = 4\nadmission = "slots"\n'
 _CONFIG = (
     f"[llm]\n{_LET_IN}max_tokens = 20\ntemperature = 0\n"
     f'[asr]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n[tts]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n'
-    f'[face]\n{_LET_IN}idle_life_s = 12\nclient_key = "{CLIENT_KEY}"\n'
+    f'[face]\n{_LET_IN}idle_life_s = 12\nclient_key = "{CLIENT_KEY}"\navatar_dir = {{avatars}}\n'
     "[gateway]\nwyoming_port = 0\nanswers = {answers}\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"
@@ -61,7 +61,10 @@ class RunningStack:
         config = log_dir / "visavis.toml"
         answers = log_dir / "answers.json"
         answers.write_text(json.dumps(_ANSWERS), encoding="utf-8")
-        config.write_text(_CONFIG.format(answers=json.dumps(str(answers))), encoding="utf-8")
+        # Of its own: what is drawn here would take the place of what the user's own stack keeps.
+        paths = {"answers": answers, "avatars": log_dir / "avatars"}
+        quoted = {name: json.dumps(str(path)) for name, path in paths.items()}
+        config.write_text(_CONFIG.format(**quoted), encoding="utf-8")
         command = [sys.executable, "-c", "from visavis.tools.cli.main import main; main()", "up"]
         command += ["--profile", "tiny", "--port", "0", "--logs", str(log_dir)]
         command += ["--config", str(config), *flags]
