@@ -11,14 +11,16 @@ from tests.gateway.conftest import RunningGateway
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
 from visavis.client import GatewayClient
+from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes, find_processes
 from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
 from visavis.tools.bench.load.schedule import Habits, LoadPlan
 from visavis.tools.bench.load.steps import LoadBench
 from visavis.tools.bench.questions import write_clip
+from visavis.tools.bench.visitor import idle_life
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.visitor.visitor import Transport
+from visavis.tools.bench.visitor.visitor import Transport, Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -56,6 +58,30 @@ async def test_an_answer_is_measured_from_the_end_of_the_question(
     cpu_s = turn.figures["cpu_s"]
     assert cpu_s is not None and cpu_s > 0
     assert run.counters["gateway_turns_total{outcome=finished}"] == 1
+
+
+async def test_what_is_drawn_once_is_drawn_before_anything_is_measured(
+    client: GatewayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest, listens = [10, 10, 10, 300, 300, 900], [900, 900, 2000, 5410]
+    told: list[str] = []
+
+    async def read(_: Scraper) -> dict[str, float]:
+        left = rest or listens
+        return {"face_frames_total{mode=loop}": left.pop(0) if left[1:] else left[0]}
+
+    async def say(visitor: Visitor, clip: Clip) -> None:
+        assert len(rest) == 1, "a face listens from memory only once it rests so"
+        rest.clear()
+
+    monkeypatch.setattr(idle_life, "_LOOK_S", 0.001)
+    monkeypatch.setattr(Scraper, "read", read)
+    monkeypatch.setattr(Visitor, "say", say)
+    (note,) = await idle_life.draw_idle_life(client, spoken(), "websocket", tell=told.append)
+    assert "5400 pictures" in note
+    assert told[0].endswith(": 290")
+    rest.append(5410)
+    assert await idle_life.draw_idle_life(client, spoken(), "websocket", tell=told.append) == []
 
 
 async def test_visitors_at_once_are_served_and_counted_apart(

@@ -70,6 +70,7 @@ from visavis.tools.bench.visitor.clips import (
     choose,
     load_clips,
 )
+from visavis.tools.bench.visitor.idle_life import draw_idle_life
 from visavis.tools.bench.visitor.visitor import Drawer
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
@@ -284,6 +285,9 @@ def _ours(
             async with GatewayClient(stack.url) as client:
                 addresses = [replica.grpc_address for replica in stack.replicas]
                 processes = find_processes(stack.url, addresses)
+                side.notes += await draw_idle_life(
+                    client, block.clips[-1], "webrtc", drawn_by, tell=lambda _: None
+                )
                 latency = LatencyPlan(plan.turns_per_session, plan.listen_s, "webrtc", drawn_by)
                 bench = LatencyBench(client, processes, latency, lambda _: None)
                 run = await bench.run(block.clips)

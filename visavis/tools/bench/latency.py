@@ -44,6 +44,7 @@ from visavis.tools.bench.figures.turn_figures import (
 )
 from visavis.tools.bench.held_out import measured_clips
 from visavis.tools.bench.visitor.clips import TUNED, Clip
+from visavis.tools.bench.visitor.idle_life import draw_idle_life
 from visavis.tools.bench.visitor.media import MediaEndedError
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import Drawer, Transport, Visitor, visit
@@ -258,7 +259,8 @@ def latency(
 ) -> None:
     """Ask question after question aloud, in real time, and measure each answer.
 
-    Each session begins with a turn that is not counted. Not counted either, but told: answers
+    First the face draws its idle life, if it has not on this machine: a minute or two. Each session
+    begins with a turn that is not counted. Not counted either, but told: answers
     shorter than 0.4 s, answers that began before the question's end, and answers to a part of it.
     First come the figures on questions that nothing was tuned on, and where their time went.
     """
@@ -273,7 +275,10 @@ def latency(
             if turn is not None:
                 steps.done(_line(turn))
 
-        return await LatencyBench(client, processes, plan, on_turn).run(chosen)
+        drawn = await draw_idle_life(client, chosen[-1], transport, drawn_by, tell=steps.tell)
+        run = await LatencyBench(client, processes, plan, on_turn).run(chosen)
+        run.notes += drawn
+        return run
 
     outcome = bench.measure(len(chosen), "warm-up", ask_all)
     settings = {

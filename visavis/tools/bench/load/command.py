@@ -49,6 +49,8 @@ from visavis.tools.bench.load.results import StepResult
 from visavis.tools.bench.load.schedule import Arrivals, Habits, LoadPlan
 from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.questions import ready_set
+from visavis.tools.bench.visitor.clips import Clip
+from visavis.tools.bench.visitor.idle_life import draw_idle_life
 from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.output import check_output, write_json, write_output
@@ -240,7 +242,7 @@ def load(
     flags = stack_flags(slots or (0 if config else needed), admission)
     bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags)
     folder = (clips or ready_set("questions", profile, bench.console)).resolve()
-    clips_of(folder, language)
+    first = clips_of(folder, language)[0]
     habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
     plan = LoadPlan(
         habits,
@@ -255,7 +257,7 @@ def load(
         transport=transport,
         avatars=[name.strip() for name in avatars.split(",") if name.strip()],
     )
-    outcome = _run(bench, plan, wanted, most)
+    outcome = _run(bench, plan, wanted, most, first)
     _print(bench, outcome, together=arrivals == "together")
     _write(bench, outcome, plan)
     if ledger is not None:
@@ -272,8 +274,10 @@ class _Outcome:
     notes: list[str]
 
 
-def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: int) -> _Outcome:
-    """wanted: the steps; None: up to `most`, until the knee is found."""
+def _run(
+    bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: int, first: Clip
+) -> _Outcome:
+    """wanted: the steps; None: up to `most`, until the knee is found. first: asked before all."""
     notes: list[str] = []
 
     async def climb(client: GatewayClient, steps: Steps) -> list[StepResult]:
@@ -281,6 +285,7 @@ def _run(bench: Benchmark, plan: LoadPlan, wanted: Sequence[int] | None, most: i
         processes = find_named_processes(client.url, services)
         runner = LoadBench(client, processes, plan, log_dir() / "bench", steps.tell)
         done: list[StepResult] = []
+        notes.extend(await draw_idle_life(client, first, plan.transport, tell=steps.tell))
         for visitors in _climb(wanted, most, done):
             try:
                 done.append(await runner.step(visitors))

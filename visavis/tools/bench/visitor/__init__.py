@@ -4,4 +4,5 @@
 - `media`: what a connection carries; `websocket` and `webrtc` are the two
 - `visitor`: speaks clips into a session, listens, notes when what came
 - `trace`: what was noted of one exchange
+- `idle_life`: a first visitor, for whom the face draws what it keeps
 """
