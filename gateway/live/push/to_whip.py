@@ -123,7 +123,8 @@ class WhipPush:
             if resource:
                 with contextlib.suppress(httpx.HTTPError, TimeoutError):
                     async with asyncio.timeout(_DELETE_S), self._http() as http:
-                        await http.delete(resource)
+                        async with http.stream("DELETE", resource):
+                            pass
         finally:
             await self._pc.close()
 
@@ -146,7 +147,9 @@ class WhipPush:
         async with self._http() as http:
             for _ in range(_REDIRECTS + 1):
                 try:
-                    told = await http.post(url, content=sdp, headers={"Content-Type": SDP})
+                    offer = http.stream("POST", url, content=sdp, headers={"Content-Type": SDP})
+                    async with offer as told:
+                        answer = await _beginning_of(told)
                 except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
                     raise PushError(f"it cannot be reached: {type(error).__name__}") from None
                 if told.status_code not in (307, 308):
@@ -159,9 +162,9 @@ class WhipPush:
             raise PushError(f"the endpoint answers {told.status_code}", permanent=permanent)
         resource = self._named(told)
         self._resource = "" if resource == str(told.url) else resource
-        if len(told.text) > _LONGEST_ANSWER:
+        if len(answer) > _LONGEST_ANSWER:
             raise PushError("the endpoint's answer is too long")
-        return told.text
+        return answer.decode(errors="replace")
 
     def _named(self, told: httpx.Response) -> str:
         """What an answer's Location names on the same host: a key is for nobody else, and nor are
@@ -184,6 +187,16 @@ class WhipPush:
             raise PushError("the endpoint does not take H.264", permanent=True) from None
         except Exception as error:  # aiortc raises whatever its parser met
             raise PushError("the endpoint's answer is no SDP that fits the offer") from error
+
+
+async def _beginning_of(told: httpx.Response) -> bytes:
+    """What an endpoint says, read no further than to where it is too long."""
+    said = bytearray()
+    async for piece in told.aiter_bytes():
+        said += piece
+        if len(said) > _LONGEST_ANSWER:
+            break
+    return bytes(said)
 
 
 def _h264() -> list[Any]:

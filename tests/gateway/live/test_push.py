@@ -187,6 +187,21 @@ async def answer(
     writer.write(chunked(Message(COMMAND, encode(name, number, None, told)), 3, 128))  # type: ignore[arg-type]
 
 
+async def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
+    async def go_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 1000000000\r\n\r\n" + bytes(300_000))
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(go_on, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        push = WhipPush(parse(f"http://127.0.0.1:{port}/whip"), Figures(), _nothing, [])
+        with pytest.raises(PushError, match="answer is too long"):
+            await push.open()
+        await push.close()
+
+
 async def test_targets_that_were_forgotten_do_not_spoil_the_end_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
