@@ -186,12 +186,8 @@ class RtmpPublisher:
 
     async def _commands(self) -> list[list[Value]]:
         """Those in what comes next."""
-        commands = []
-        for message in await self._read():
-            if message.kind in (chunks.COMMAND, chunks.COMMAND_AMF3):
-                skipped = 1 if message.kind == chunks.COMMAND_AMF3 else 0
-                commands.append(decode(message.payload[skipped:]))
-        return commands
+        kinds = (chunks.COMMAND, chunks.COMMAND_AMF3)
+        return [_command_in(message) for message in await self._read() if message.kind in kinds]
 
     async def _read(self) -> list[Message]:
         """What comes next, after what it asks of us has been done. Raises EOFError."""
@@ -220,8 +216,8 @@ class RtmpPublisher:
                 if int.from_bytes(payload[:2], "big") == _PING:
                     told = struct.pack(">H", _PONG) + payload[2:6]
                     self._writer.write(chunked(Message(chunks.USER_CONTROL, told), _CONTROL))
-            case chunks.COMMAND if self._stream:
-                command = decode(payload)
+            case chunks.COMMAND | chunks.COMMAND_AMF3 if self._stream:
+                command = _command_in(message)
                 if command[:1] == ["onStatus"] and _told(command, "level") == "error":
                     raise _refusal("the stream", command)
 
@@ -234,6 +230,11 @@ class RtmpPublisher:
 
 
 _THEIR_FIRST_CHUNKS = 128
+
+
+def _command_in(message: Message) -> list[Value]:
+    """To who has asked for nothing else a message of AMF3, too, has AMF0, behind a byte."""
+    return decode(message.payload[message.kind == chunks.COMMAND_AMF3 :])
 
 
 def _told(command: list[Value], name: str) -> str:

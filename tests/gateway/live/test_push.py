@@ -18,7 +18,7 @@ from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
 from gateway.live.push.target import Phase, Target
 from gateway.live.push.to_whip import WhipPush
 from gateway.live.rtmp.amf import encode
-from gateway.live.rtmp.chunks import COMMAND, PICTURE, Message, chunked
+from gateway.live.rtmp.chunks import COMMAND, COMMAND_AMF3, PICTURE, Message, chunked
 from gateway.live.rtmp.client import RtmpPublisher
 from tests.fakes import ManualClock
 from tests.gateway.conftest import until
@@ -123,19 +123,21 @@ async def test_a_server_that_takes_nothing_more_does_not_keep_its_connection(
         over.set()
 
 
+_REFUSED = r"refuses the stream \(NetStream.Publish.BadName\): is the key"
+_HUNG_UP = "closed the connection as the stream began: is the key"
+
+
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "kind", "told"),
     [
-        (
-            "NetStream.Publish.BadName",
-            r"refuses the stream \(NetStream.Publish.BadName\): is the key",
-        ),
-        ("", "closed the connection as the stream began: is the key"),
-        ("NetStream.Publish.Start", "closed the connection as the stream began: is the key"),
+        ("NetStream.Publish.BadName", COMMAND, _REFUSED),
+        ("NetStream.Publish.BadName", COMMAND_AMF3, _REFUSED),
+        ("", COMMAND, _HUNG_UP),
+        ("NetStream.Publish.Start", COMMAND, _HUNG_UP),
     ],
 )
 async def test_a_platform_that_does_not_want_the_key_is_not_asked_for_ever(
-    code: str, told: str, monkeypatch: pytest.MonkeyPatch
+    code: str, kind: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.live.push.flow._RETRIES_S", (0.0,))
 
@@ -147,7 +149,8 @@ async def test_a_platform_that_does_not_want_the_key_is_not_asked_for_ever(
         await greet(reader, writer)
         if code:
             level = "status" if code.endswith("Start") else "error"
-            await answer(reader, writer, "publish", "onStatus", {"level": level, "code": code})
+            said = {"level": level, "code": code}
+            await answer(reader, writer, "publish", "onStatus", said, kind=kind)
         else:
             await reader.readuntil(b"publish")
         writer.close()
@@ -182,9 +185,11 @@ async def answer(
     name: str,
     told: object,
     number: int = 0,
+    kind: int = COMMAND,
 ) -> None:
     await reader.readuntil(encode(asked))
-    writer.write(chunked(Message(COMMAND, encode(name, number, None, told)), 3, 128))  # type: ignore[arg-type]
+    payload = bytes(kind == COMMAND_AMF3) + encode(name, number, None, told)  # type: ignore[arg-type]
+    writer.write(chunked(Message(kind, payload), 3, 128))
 
 
 async def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
