@@ -31,7 +31,12 @@ export class RecordButton {
   }
 
   async #begin() {
-    await this.api.startRecording(this.sessionId());
+    try {
+      await this.api.startRecording(this.sessionId());
+    } catch (error) {
+      // It runs: the answer to an earlier press was lost, or somebody else began it. Now it can be ended.
+      if (error.code !== "out_of_order") throw error;
+    }
     this.goOn(Date.now());
   }
 

@@ -342,7 +342,9 @@ class StubGateway:
     def _clip(self) -> FaceClip:
         return FaceClip(self.script.portrait, lambda: self._speaking)
 
-    async def _record(self, session: str) -> dict[str, Any]:
+    async def _record(self, session: str) -> Any:
+        if self.seen.recording[-1:] == ["start"]:
+            return _error(409, "out_of_order", "recording: one is running; stop it first")
         self.seen.recording.append("start")
         return {"id": session}
 

@@ -511,8 +511,17 @@ async def test_records_and_downloads(page: Page, stub: StubGateway) -> None:
 async def test_a_film_that_a_lost_network_keeps_back_is_asked_for_again(
     page: Page, stub: StubGateway
 ) -> None:
+    async def lose_the_answer(route: Route) -> None:
+        await route.fetch()
+        await route.abort()
+
     await start(page, stub)
+    await page.route("**/recording", lose_the_answer)
     await page.click("#record")
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
+    await page.unroute("**/recording")
+    await page.click(".toast[role=alert] .toast-close")
+    await page.click("#record")  # it runs, and is known now
     await page.wait_for_selector("body[data-recording=on]")
     for step in ("recording/stop", "recording.mp4"):
         await page.route(f"**/{step}", lambda route: route.abort())
