@@ -435,7 +435,7 @@ class Page {
       await navigator.clipboard.writeText(url.href);
       this.toasts.show(text("settings.shared"));
     } catch {
-      this.toasts.show(url.href); // no clipboard without https: show it to be copied by hand
+      this.toasts.show(url.href, "kept"); // no clipboard without https: show it to be copied by hand
     }
   }
 

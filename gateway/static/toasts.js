@@ -1,4 +1,7 @@
-/** Short messages that leave by themselves; errors stay longer and are announced at once. */
+/**
+ * Short messages that leave by themselves; errors stay longer and are announced at once. What is to be
+ * copied by hand stays until it is closed.
+ */
 import { text } from "./i18n.js";
 
 const STAY_MS = { info: 4000, error: 9000 };
@@ -10,6 +13,7 @@ export class Toasts {
     this.region = region;
   }
 
+  /** @param {"info" | "error" | "kept"} kind */
   show(message, kind = "info") {
     for (const toast of this.region.children) {
       if (toast.firstChild.textContent === message) toast.remove();
@@ -32,7 +36,7 @@ export class Toasts {
     // Shown anew, the region comes to lie above a dialog that has been opened since.
     this.region.hidePopover?.();
     this.region.showPopover?.();
-    setTimeout(() => toast.remove(), STAY_MS[kind]);
+    if (STAY_MS[kind]) setTimeout(() => toast.remove(), STAY_MS[kind]);
   }
 
   error(message) {

@@ -130,7 +130,7 @@ async def test_a_long_name_and_a_long_state_lie_apart(page: Page, stub: StubGate
     stub.script.dark = False
 
 
-async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole(
+async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole_until_it_is_closed(
     page: Page, stub: StubGateway
 ) -> None:
     """Without https browsers have no clipboard; and a token has no place to break."""
@@ -140,11 +140,14 @@ async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole(
     await page.set_viewport_size(ViewportSize(width=320, height=568))
     told = {"token": "eyJhbGciOiJIUzI1NiJ9" * 8, "token_role": "viewer"}
     await page.route("**/token", lambda route: route.fulfill(json=told))
+    await page.clock.install()
     await start(page, stub)
     await page.evaluate("document.querySelector('#share').click()")
     await expect(page.locator(".toast")).to_contain_text(told["token"])
     for box in await boxes(page, ".toast span", ".toast-close"):
         assert inside(box, (320, 568))
+    await page.clock.fast_forward(60_000)
+    await page.click(".toast-close")
 
 
 async def test_controls_rest_have_names_and_are_large_enough_for_fingers(

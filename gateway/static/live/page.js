@@ -247,7 +247,7 @@ class LivePage {
       await navigator.clipboard.writeText(address);
       this.toasts.show(text("live.copied"));
     } catch {
-      this.toasts.show(address); // the page may not: without https there is no clipboard
+      this.toasts.show(address, "kept"); // the page may not: without https there is no clipboard
     }
   }
 }
