@@ -211,21 +211,19 @@ class Performer:
             doubt = self._conversation.doubt
             utterance = 0 if doubt is None else doubt.utterance
             self._parts.hub.overheard(Overheard("over_answer", utterance))
+        # Where the loop is seen, the turn goes on from what it shows by then.
+        changed = self._playout.paused != was_paused
+        seen = self._playout.motion_frame if changed else None
         if self._playout.playing:
-            self.publish_clock()
-        elif self._playout.paused != was_paused:
-            self._hold_pictures(action.turn)
+            self.publish_clock(seen)
+        elif changed:  # before its first sample: the face is to live on meanwhile
+            paused = self._playout.paused
+            self._feed.send_clock(action.turn, 0, RATE_HZ, paused=paused, motion_frame=seen)
 
-    def _hold_pictures(self, turn: int) -> None:
-        """The turn is paused or goes on before its first sample: the face is to live on meanwhile,
-        and to begin it later, from what is seen then.
-        """
-        paused, frame = self._playout.paused, self._playout.motion_frame
-        self._feed.send_clock(turn, 0, RATE_HZ, paused=paused, motion_frame=frame)
-
-    def publish_clock(self) -> None:
-        """Tell the stages how much of the turn has been heard."""
+    def publish_clock(self, motion_frame: int | None = None) -> None:
+        """Tell the stages how much of the turn has been heard. motion_frame: as in `announce`."""
         turn = self._conversation.turn
         heard = None if turn is None else played(turn, self._playout.played_samples)
         if turn is not None and heard is not None:
-            self._feed.send_clock(turn.number, *heard, paused=self._playout.paused)
+            paused = self._playout.paused
+            self._feed.send_clock(turn.number, *heard, paused=paused, motion_frame=motion_frame)

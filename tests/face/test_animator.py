@@ -602,7 +602,10 @@ def test_who_comes_to_see_a_turn_sees_it_at_once_and_the_face_live_behind_it() -
     assert all(frame.live for frame in viewer.frames[-FPS // 2 :])
 
 
-def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then() -> None:
+@pytest.mark.parametrize(("heard_s", "index"), [(0.0, 0), (0.05, 1)])
+def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then(
+    heard_s: float, index: int
+) -> None:
     viewer = loop_viewer()
     viewer.animator.rest(0)
     viewer.run(1.0)
@@ -610,15 +613,15 @@ def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then
     viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
     viewer.run(0.1)
     assert [f.turn for f in viewer.frames if not f.live]
-    viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
+    viewer.animator.played(1, heard_s, viewer.now_s, paused=True)
     viewer.animator.rest(0)
     viewer.frames.clear()
     viewer.run(2.0)
     assert len(viewer.frames) <= 1
-    viewer.animator.played(1, 0.0, viewer.now_s, seen=555)
+    viewer.animator.played(1, index / FPS, viewer.now_s, seen=555)
     viewer.run(0.1)
     first = next(f for f in viewer.frames if not f.live)
-    assert first.index == 0 and first.restart and 555 < first.motion <= 558
+    assert first.index == index and first.restart and 555 < first.motion <= 558
 
 
 def test_a_turn_that_is_paused_before_it_came_waits() -> None:

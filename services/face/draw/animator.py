@@ -275,7 +275,7 @@ class Animator:
             elif was_paused and not paused:
                 self._turn.made = math.floor(played_s * self.fps + 1e-6)
                 self._restart = True
-                if not self._turn.made:
+                if seen is not None or not self._turn.made:
                     self._turn.first_made_s = None  # nothing of it has been seen
         elif turn > self._newest_turn or (turn == self._newest_turn and self._turn is None):
             self._early_clock = (turn, played_s, now_s, paused)
