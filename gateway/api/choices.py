@@ -19,6 +19,9 @@ MAX_HISTORY = 100
 MAX_TOOLS = 64
 MAX_TOOL_CHARACTERS = 2000
 MAX_SCHEMA_CHARACTERS = 16_000
+# A session goes to another gateway, its tools with it, in one message of the bus: a million bytes,
+# of which a character may become twelve.
+MAX_TOOLS_CHARACTERS = 64_000
 _TAG = r"[A-Za-z]{2,3}(-[A-Za-z0-9]{2,8})*"
 
 
@@ -122,14 +125,23 @@ ToolChosen: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 
 
 def offers_of(tools: Sequence[ToolOption]) -> tuple[ToolOffer, ...]:
-    """As the language model is told. Raises InvalidInputError where two have one name."""
+    """As the language model is told.
+
+    Raises InvalidInputError where two have one name, or all together are too long.
+    """
     names = [tool.name for tool in tools]
     if len(set(names)) < len(names):
         raise InvalidInputError("tools: two have one name")
-    return tuple(
+    offers = tuple(
         ToolOffer(tool.name, tool.description, json_of(tool.parameters) if tool.parameters else "")
         for tool in tools
     )
+    if sum(len(o.description) + len(o.parameters) for o in offers) > MAX_TOOLS_CHARACTERS:
+        message = (
+            f"tools: descriptions and parameters of more than {MAX_TOOLS_CHARACTERS} characters"
+        )
+        raise InvalidInputError(message)
+    return offers
 
 
 def choice_of(chosen: ToolChosen, tools: Sequence[ToolOffer]) -> ToolChoice:
