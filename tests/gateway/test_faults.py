@@ -140,7 +140,7 @@ async def test_a_service_killed_in_mid_answer(
         await collect(session, "opened")
         await doubles.stop(stage)
         events = await collect(session, "failed")
-        assert stage in events[-1]["reason"]
+        assert f"{stage}: its replica was lost" in events[-1]["reason"]
         doubles.script.silent, doubles.script.voice_s = set(), 0.2
         await doubles.start(stage)
         path = f"/v1/sessions/{session.id}"
