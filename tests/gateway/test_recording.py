@@ -101,6 +101,25 @@ def test_without_a_key_frame_it_begins_with_the_one_before(tmp_path: Path) -> No
     assert sound == pytest.approx(13 / 25, abs=0.04)
 
 
+@pytest.mark.parametrize("scope", Scope)
+def test_what_is_said_before_a_face_is_there_is_heard_under_its_first_picture(
+    tmp_path: Path, scope: Scope
+) -> None:
+    stage = Stage(tmp_path, scope)
+    stage.run(50)  # nothing is said yet
+    stage.playout.open_turn(1)
+    stage.playout.push_voice(1, tone(50 * TICK_SAMPLES), last=True)
+    stage.run(22)  # two of them it waits for a picture
+    for i in range(10, 25):
+        picture = stage.encoder.picture(1, i, brightness=200, keyframe=i == 10, last=i == 24)
+        stage.playout.push_picture(picture)
+    stage.run(40)
+    stage.recording.finish(stage.playout.now_samples)
+    times, _, sound = stage.read()
+    assert times == pytest.approx([0, *(i / 25 for i in range(11, 25))], abs=0.001)
+    assert sound == pytest.approx(1.0, abs=0.2)
+
+
 def test_a_turn_that_is_cut_off_ends_there(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.TURN)
     stage.speak(1, 40, ticks=20)

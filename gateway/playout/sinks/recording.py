@@ -1,7 +1,8 @@
 """Recordings: the very pictures that the face encoded, and the sound that went with them.
 
 A recording begins with a key frame. Where the turn's first picture is none, it begins
-with the key frame before it, so that no sound of the turn is lost.
+with the key frame before it, so that no sound of the turn is lost. What is said before
+there is any, as while a face is away, is heard under the first one.
 """
 
 from __future__ import annotations
@@ -89,6 +90,8 @@ class Recording:
         """Why it ended early, and what is kept."""
         self._limit_samples = round(limit_s * RATE_HZ)
         self._film: Mp4Writer | None = None
+        self._turn_samples = 0
+        """Where the turn begins that is recorded."""
         self._start_samples = 0
         self._start_video = 0
         self._preroll_pictures: deque[ReleasedPicture] = deque()
@@ -101,7 +104,7 @@ class Recording:
         if self.scope is Scope.TURN:
             for event, turn in tick.events:
                 if event is PlayoutEvent.STARTED and self.turn is None:
-                    self.turn = turn
+                    self.turn, self._turn_samples = turn, tick.start_samples
                 if event is PlayoutEvent.FINISHED and turn == self.turn:
                     rest = tuple(p for p in tick.pictures if p.picture.turn == turn)
                     self._take(replace(tick, pcm=tick.pcm[:0], pictures=rest))
@@ -191,8 +194,11 @@ class Recording:
 
     def _begin(self) -> None:
         first = self._preroll_pictures[0]
-        self._start_samples = to_samples(first.time)
-        self._start_video = first.time
+        self._start_samples, self._start_video = to_samples(first.time), first.time
+        said = (s.start_samples for s in self._preroll_sound if s.pcm.any())
+        said_from = next((at for at in said if at >= self._turn_samples), self._start_samples)
+        if said_from < self._start_samples:
+            self._start_samples, self._start_video = said_from, to_video_clock(said_from)
         self.empty = False
         self._film = Mp4Writer(
             self.path,
@@ -215,7 +221,7 @@ class Recording:
         assert self._film is not None
         for released in pictures:
             picture = released.picture
-            at = released.time - self._start_video
+            at = released.time - self._start_video if self._film.frames else 0
             self._film.add_picture(picture.payload, keyframe=picture.keyframe, at=at)
 
     def _write_sound(self, start_samples: int, pcm: NDArray[np.int16]) -> None:
