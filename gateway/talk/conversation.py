@@ -358,11 +358,13 @@ class Conversation:
         self._speculation.foreseeing.ended(question, now)
         if forgone := self._speculation.take_forgone():
             self._speculation.decided(won=same_question(forgone, question))
+        others = self._going_on is not None and self._going_on.utterance != utterance
+        actions = self._part() if others else []
         if (turn := self._prepared(question)) is not None:
             turn.question = question
-            actions = self._confirm(turn, now)
+            actions += self._confirm(turn, now)
         else:
-            actions = self._end_turn("speech")
+            actions += self._end_turn("speech")
             actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
         self._going_on = None
         if self._voice:  # he speaks again already: these words came late

@@ -289,6 +289,18 @@ def test_what_was_shown_before_words_that_came_late_is_shown_once() -> None:
     ]
 
 
+def test_captions_of_a_question_that_another_s_late_words_part_come_to_their_end(
+    talk: Conversation,
+) -> None:
+    talk.speech_started(2, 1.1)
+    talk.speech_started(3, 1.3)
+    talk.partial(3, "And of", now=1.4)  # of turn 1's question, so far
+    assert of(talk.final(2, "Wait a moment please.", 1.6), TranscriptEvent) == [
+        TranscriptEvent(utterance=1, text="What is the capital of Peru?", final=True),
+        TranscriptEvent(utterance=2, text="Wait a moment please.", final=True, turn=3),
+    ]
+
+
 def test_what_comes_to_nothing_behind_words_that_came_late_lets_them_be_answered() -> None:
     talk = Conversation()
     talk.speech_started(1, 0)
