@@ -20,7 +20,14 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.serving.interceptor import ErrorInterceptor
-from visavis.serving.lease import CallLimit, EventStream, SlotTable, need_bus, read_config
+from visavis.serving.lease import (
+    CallLimit,
+    EventStream,
+    SlotTable,
+    hearing_out,
+    need_bus,
+    read_config,
+)
 from visavis.serving.runtime import KEEPALIVE, SERVER_OPTIONS
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
 
@@ -251,3 +258,19 @@ def test_a_replica_that_is_frozen_is_given_up_within_three_seconds() -> None:
     silent_ms = limits_ms["grpc.keepalive_time_ms"]
     for answer in ("grpc.keepalive_timeout_ms", "grpc.http2.ping_timeout_ms"):
         assert silent_ms + limits_ms[answer] < 3000
+
+
+async def test_a_client_that_still_sends_is_heard_out_before_it_is_refused() -> None:
+    heard = 0
+
+    async def sent_by_a_busy_machine() -> AsyncIterator[bytes]:
+        nonlocal heard
+        for _ in range(5):
+            await asyncio.sleep(0.1)
+            heard += 1
+            yield b""
+
+    with pytest.raises(InvalidInputError):
+        async with hearing_out(sent_by_a_busy_machine()):
+            raise InvalidInputError("language: nobody hears it")
+    assert heard == 5
