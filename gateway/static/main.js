@@ -338,6 +338,7 @@ class Page {
   typing(message) {
     const words = message.value.trim();
     byId("send").disabled = !words;
+    if (message.value.length === message.maxLength) this.toasts.error(text("compose.full"));
     if (SENTENCE_ENDS.test(words)) {
       this.#forgetTyped();
       this.conversation.typing(words);

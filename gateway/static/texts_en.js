@@ -59,6 +59,7 @@ export const ENGLISH = {
   "compose.label": "Message",
   "compose.placeholder": "Type a message",
   "compose.send": "Send",
+  "compose.full": "A message holds 4000 characters. What was longer has been cut off.",
   "interrupt": "Interrupt",
   "interrupt.hint": "Interrupt (Esc)",
   "mic.on": "Turn the microphone on",

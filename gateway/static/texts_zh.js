@@ -59,6 +59,7 @@ export const CHINESE = {
   "compose.label": "消息",
   "compose.placeholder": "输入消息",
   "compose.send": "发送",
+  "compose.full": "一条消息最多 4000 个字符，超出的部分已被截去。",
   "interrupt": "打断",
   "interrupt.hint": "打断（Esc 键）",
   "mic.on": "打开麦克风",

@@ -291,6 +291,9 @@ async def test_what_is_typed_is_told_before_it_is_sent_once(page: Page, stub: St
     assert [event["type"] for event in stub.seen.events].count("text") == 1
     await expect(page.locator("#message")).to_have_value("")
     await expect(page.locator("#send")).to_be_disabled()
+    await page.focus("#message")
+    await page.keyboard.insert_text("word " * 1000)
+    await expect(page.locator(".toast[role=alert]")).to_contain_text("cut off")
 
 
 async def test_button_and_escape_interrupt(page: Page, stub: StubGateway) -> None:
