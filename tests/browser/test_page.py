@@ -285,6 +285,8 @@ async def test_what_is_typed_is_told_before_it_is_sent_once(page: Page, stub: St
     await start(page, stub)
     await page.fill("#message", "what is the cap")
     await stub.until(lambda seen: {"type": "typing", "text": "what is the cap"} in seen.events)
+    await page.fill("#message", "مرحبا")
+    await expect(page.locator("#message")).to_have_css("direction", "rtl")
     await page.fill("#message", "  hello there ")
     await page.press("#message", "Enter")
     await stub.until(lambda seen: {"type": "text", "text": "hello there"} in seen.events)
