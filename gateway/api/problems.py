@@ -153,6 +153,7 @@ async def _invalid(_request: Request, error: Exception) -> JSONResponse:
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     answer = problem_of(error)
+    answer.headers.update(error.headers or {})
     if error.status_code == 405:
         answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
     return answer

@@ -184,7 +184,7 @@ async def test_a_picture_lost_on_the_bus_is_made_good_at_once(
 
 
 async def test_a_full_disk_ends_a_recording_with_what_can_be_played(
-    client: GatewayClient, doubles: Doubles
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     doubles.script.voice_s = 5.0
     async with client.session() as session:
@@ -202,6 +202,9 @@ async def test_a_full_disk_ends_a_recording_with_what_can_be_played(
         assert f"first {told['duration_s']:.1f} s are kept" in told["error"]
         with film(await session.recording()) as container:
             shown = [frame.pts for frame in container.decode(video=0)]
+        for wanted, status in (("bytes=999999-", 416), ("rows=1-2", 400)):
+            answer = await http.get(f"{path}.mp4", headers={"Range": wanted})
+            assert "Range" in problem(answer, status) and answer.headers["Content-Range"]
         # Of a machine that other tests keep busy the last pictures may be late.
         assert shown[-1] / 90_000 == pytest.approx(told["duration_s"], abs=0.3)
 

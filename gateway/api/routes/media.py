@@ -6,6 +6,8 @@ import secrets
 
 from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse
+from starlette.exceptions import HTTPException
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.access.callers import Role
 from gateway.api.problems import ForbiddenError, responses
@@ -15,6 +17,22 @@ from gateway.playout.sinks.recording import Phase, Recording
 from visavis.serving.errors import OutOfOrderError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
+
+
+class _Film(FileResponse):
+    """Refuses a range of it as everything is refused here, not in Starlette's plain words."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def answer(message: Message) -> None:
+            status = message.get("status", 200)
+            if status < 400:
+                await send(message)
+                return
+            length = self.headers["content-length"]
+            why = f"Range: bytes are wanted, of the {length} that there are"
+            raise HTTPException(status, why, {"Content-Range": f"bytes */{length}"})
+
+        await super().__call__(scope, receive, answer)
 
 
 @router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 429, 503))
@@ -99,7 +117,7 @@ async def recording(session: TheSession) -> RecordingInfo:
     response_class=FileResponse,
     responses={
         200: {"content": {"video/mp4": {}}, "description": "H.264 and AAC, of one length"},
-        **responses(404, 409),
+        **responses(400, 404, 409, 416),
     },
 )
 async def recording_file(session: TheSession) -> FileResponse:
@@ -118,4 +136,4 @@ async def recording_file(session: TheSession) -> FileResponse:
         reason = current.error or "it ended before there was anything to record"
         raise UnknownNameError(f"recording: {reason}")
     session.outlets.recordings.fetched()
-    return FileResponse(current.path, media_type="video/mp4", filename="visavis.mp4")
+    return _Film(current.path, media_type="video/mp4", filename="visavis.mp4")
