@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.tts.text.english import EnglishLetters, say_addresses
-from services.tts.text.mandarin import BakerPhonemes, normalize
+from services.tts.text.mandarin import BakerPhonemes, is_final, normalize
 from services.tts.text.script_runs import clean, split_by_script
 
 
@@ -295,3 +295,32 @@ def test_a_letter_that_stands_alone_is_no_article() -> None:
 def test_addresses_are_said() -> None:
     said = say_addresses("Go to https://www.example.com/a_b, or mail me@x.org.")
     assert said == "Go to example dot com slash a underscore b, or mail me at x dot org."
+
+
+@pytest.mark.parametrize(
+    ("text", "readings"),
+    [
+        ("他跑得快，记得吃得下", "de5 de5 de5"),
+        ("我得去了，得先洗手", "dei3 dei3"),
+        ("他得到了，得了感冒", "de2 de2"),
+        ("认真地学习，更好地理解，慢慢地走", "de5 de5 de5"),
+        ("出生地是北京，地上，具体地点", "di4 di4 di4"),
+        ("头发很长，长约两米，长颈鹿", "chang2 chang2 chang2"),
+        ("长得高，长了痘，校长", "zhang3 de5 zhang3 zhang3"),
+        ("选为，长度为三米，为您，为人民", "wei2 chang2 wei2 wei4 wei4"),
+        ("两行字，每一行，不行，这一行动", "hang2 hang2 xing2 xing2"),
+    ],
+)
+def test_a_character_that_is_a_word_is_read_as_that_word(
+    text: str, readings: str, tmp_path: Path
+) -> None:
+    mapper = tmp_path / "mapper.json"
+    bases = ("de", "dei", "di", "chang", "zhang", "wei", "hang", "xing")
+    finals = (f"{base}{tone}" for base in bases for tone in range(1, 6))
+    known = {
+        "symbol_to_id": {symbol: at for at, symbol in enumerate(finals)},
+        "pinyin_dict": {base: ["", base] for base in bases},
+    }
+    mapper.write_text(json.dumps(known), "utf-8")
+    said = BakerPhonemes(mapper).symbols(normalize(text))
+    assert " ".join(symbol for symbol in said if is_final(symbol)) == readings

@@ -429,6 +429,75 @@ _CLITICS = frozenset("的地得了着过吗呢吧们啊")
 _TONE = re.compile(r"([a-zêüv]+)([1-5]?)$")
 
 
+# "更好地理解" has the particle, whatever word 地 begins; not "具体地点".
+_ADVERB = re.compile(
+    "(?:认真|仔细|耐心|努力|积极|主动|自动|自然|简单|轻松|容易|方便|安全|顺利|成功|完全|充分|全面|深入|深刻|广泛"
+    "|普遍|直接|间接|明显|显著|大幅|极大|大量|有力|有效|合理|正确|准确|精确|清楚|清晰|详细|快速|迅速|快乐|开心"
+    "|高兴|愉快|幸福|健康|更好|很好|更快|更多|更加|不断|逐渐|逐步|持续|连续|反复|定期|及时|随意|随机|灵活|独立"
+    "|自由|公平|客观|严格|严重|强烈|热情|温柔|安静|平静|勇敢|坚定|慢慢|轻轻|深深|渐渐|静静|默默|悄悄|紧紧|好好"
+    "|大大|牢牢|特别|相反|同样|相应|条件|具体|真正|真实|真诚|礼貌|友好|小心|限度|可能|步步|点点)地"
+    "(?![址图域位球铁震板道]|点(?![击头燃])|区(?!分|别)|下(?![降载达来去])|带(?![来领动走着给])|方(?!便)"
+    "|形(?!成)|质(?!疑)|面(?![对向]))"
+)
+# What a conversation says often and the dictionary reads wrongly: a character, how it is read, and
+# in which words.
+_OWN_READINGS = (
+    ("会", "huì", "一会儿"),
+    ("儿", "er", "哪儿 一会儿"),
+    ("为", "wèi", "为人民 为人们"),
+    ("长", "zhǎng", "厅长 署长 舰长 秘书长 级长 族长"),
+    ("重", "chóng", "重做 重来 重写 重发 重试 重置 重排 重命名"),
+    ("行", "háng", "第一行 每一行 一行字 一行代码"),
+    ("教", "jiāo", "教我 教你 教您 教他 教她 教大家 教孩子 教给"),
+    ("数", "shǔ", "数一数 数到 数数"),
+    ("量", "liáng", "量一量"),
+    ("弹", "tán", "弹吉他 弹出 弹窗 弹奏 弹唱"),
+    ("着", "zháo", "睡不着 用不着 找不着 够不着"),
+    ("种", "zhòng", "接种"),
+    ("中", "zhòng", "猜中"),
+    ("差", "chā", "时差 温差"),
+    ("落", "luò", "落下"),
+    ("发", "fà", "染发 烫发"),
+    ("分", "fèn", "缘分"),
+    ("系", "jì", "系上"),
+    ("创", "chuāng", "创可贴"),
+    ("当", "dāng", "当晚"),
+    ("大", "dài", "大夫"),
+)
+# 地 is land, no particle, where these are before or behind it.
+_BEFORE_LAND = "的这那块片在满遍下种各某每"
+_BEHIND_LAND = "是在为的有和与及或里上下方"
+# Of characters that are a word by themselves.
+_ALONE = tuple(
+    (re.compile(pattern), reading)
+    for pattern, reading in (
+        ("(?<=.)得(?!了|到了)", "de5"),  # 跑得快
+        (
+            "(?<=[我你您他她它们人家这那还也就都须可总又才])得(?![了出到过])|^得(?![了出到过分])",
+            "dei3",
+        ),
+        (f"(?<=[^{_BEFORE_LAND}]{{2}})地(?=[^{_BEHIND_LAND}])", "de5"),  # 慢慢地走
+        ("长", "chang2"),
+        ("(?<![太很好多更最么较越不够挺间])长(?=[得出高胖满成在着了到牙痘毛肉草叶虫])", "zhang3"),
+        ("(?<=[设定选译视名约称评变列归记写化转升降调换最更极颇尤较甚])为", "wei2"),
+        ("为(?=[零二三四五六七八九十负]|一[百千万点])", "wei2"),
+        ("(?<=[二两三四五六七八九十几每首末])行(?![人吗不])", "hang2"),
+    )
+)
+
+
+def _own_words() -> dict[str, list[list[str]]]:
+    words: dict[str, list[list[str]]] = {}
+    for character, reading, written in _OWN_READINGS:
+        for word in written.split():
+            known = words.get(word) or pinyin(word)
+            words[word] = [
+                [reading] if char == character else read
+                for char, read in zip(word, known, strict=True)
+            ]
+    return words
+
+
 class BakerPhonemes:
     """Turns text into the Baker voice's phonemes and their ids. `mapper`: mapper.json of the voice.
 
@@ -444,8 +513,7 @@ class BakerPhonemes:
             raise ModelStoreError(
                 f"{mapper} cannot be read ({error}): pull the voice again"
             ) from error
-        # The dictionary's own readings of what a conversation says often and it gets wrong.
-        load_phrases_dict({"一会儿": [["yí"], ["huì"], ["er"]], "哪儿": [["nǎ"], ["er"]]})
+        load_phrases_dict(_own_words())
 
     def symbols(self, text: str) -> list[str]:
         """Phonemes of normalised text, from "sil" to "sil"; empty where nothing can be spoken."""
@@ -465,7 +533,7 @@ class BakerPhonemes:
         symbols: list[str] = []
         words = list(mmseg.seg.cut(characters))
         word_starts = _starts_of_prosodic_words(words)
-        readings = _sandhi(characters, words, _readings(characters))
+        readings = _sandhi(characters, words, _readings(words))
         for index, (character, reading) in enumerate(zip(characters, readings, strict=True)):
             match = _TONE.fullmatch(reading)
             base = match.group(1).replace("ü", "v") if match else ""
@@ -522,8 +590,9 @@ def _clauses(text: str) -> list[str]:
     return [*clauses, current] if current else clauses
 
 
-def _readings(characters: str) -> list[str]:
+def _readings(words: list[str]) -> list[str]:
     """One reading per character, such as "zhong1"."""
+    characters = "".join(words)
     readings: list[str] = []
     found = pinyin(characters, style=Style.TONE3, neutral_tone_with_five=True, errors="default")
     for heteronyms in found:
@@ -531,6 +600,13 @@ def _readings(characters: str) -> list[str]:
         # Characters without a reading come back as they are, several in one, some with a tone.
         unread = [character for character in reading if is_han(character)]
         readings += unread or [reading]
+    ends = set(accumulate(map(len, words), initial=0))
+    for pattern, reading in _ALONE:
+        for alone in pattern.finditer(characters):
+            if {alone.start(), alone.end()} <= ends:
+                readings[alone.start()] = reading
+    for adverb in _ADVERB.finditer(characters):
+        readings[adverb.end() - 1] = "de5"
     return readings
 
 
