@@ -316,6 +316,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\d|\.\d)"), _version),
     (re.compile(r"(?<!\d)(?:[5-9][05]|0[05])(?=后)"), _digits),
+    (re.compile(r"(?<![\dA-Za-z)）])(?<![\dA-Za-z)）] )≈\s?(?=[$€£¥￥]?\d)"), _written("约")),
     # What is reckoned.
     (re.compile(r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)"), _written("减")),
     (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),

@@ -16,6 +16,12 @@ from anyascii import anyascii
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 # Of a link whose words were said in several phrases.
 _LINK_END = re.compile(r"\]\([^)\s]*\)")
+# Marks of notes and sources: "[2]", "[^1]", "【3】"; lists of programs begin at 0.
+_NOTE = re.compile(r"(?:(?<=[^\s\[【])\s?|^)(?:\[\^?[1-9]\d?\]|【[1-9]\d?】)(?![A-Za-z0-9_(])")
+# The way through menus: "Settings > Privacy".
+_MENU = re.compile(
+    r"(?:(?<=[^\W\d_]{2})|(?<=[\u4e00-\u9fff]))([\"”』」】]?)\s?>\s?(?=[\"“『「【]?[A-Z\u4e00-\u9fff])"
+)
 _AUTOLINK = re.compile(r"<((?:https?://|mailto:)[^\s<>]+|[\w.+-]+@[^\s<>]+)>")
 # Not what is compared ("a<b then c>d"): within a word a tag has a name alone, or values.
 _TAG = re.compile(
@@ -28,6 +34,10 @@ _FENCE = re.compile(r"```[A-Za-z0-9_+-]*")
 _LINE_MARK = re.compile(r"(?m)^\s*(?:#{1,6}\s+|>+(?![\d=])\s*|[-*+•·–]\s+)+")
 _RULE = re.compile(r"(?m)^\s*(?:[-*_=|:+]\s*){3,}$")
 _SPAN = re.compile(r"(?<=[\w%‰℃℉°])\s*[~～〜]\s*(?=[-−$€£¥￥]?\d|周|星期)")
+# About so much; no range, nor what is crossed out.
+_ABOUT = re.compile(
+    r"(?:^|(?<=[\s(（，。、；：])(?<![\d%℃万亿元年月日天]\s))[~～](?=[$€£¥￥]?\d)(?!\d+~)"
+)
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
 _TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
 # C# and F# are names.
@@ -109,7 +119,7 @@ def clean(text: str) -> str:
     """`text` without what cannot be spoken: markup, emoji, control characters; "" where nothing is
     left."""
     text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
-    text = _LINK_END.sub("", _LINK.sub(r"\1", _FENCE.sub(" ", text)))
+    text = _NOTE.sub("", _LINK_END.sub("", _LINK.sub(r"\1", _FENCE.sub(" ", text))))
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
@@ -120,7 +130,8 @@ def clean(text: str) -> str:
     text = _OTHER_LETTERS.sub(_in_latin_letters, text)
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
     text = _NO_POWER.sub(" ", _TWO_STARS.sub("^", _ARROW.sub("→", text)))
-    text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", text)))
+    text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", _ABOUT.sub("≈", text))))
+    text = _MENU.sub(r"\1, ", text)
     if "_" in text:
         text = _WITHOUT_UNDERSCORES.sub(lambda match: match.group().replace("_", " "), text)
     text = text.replace("|", ", ").replace("\\", " ")
