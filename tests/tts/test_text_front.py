@@ -270,6 +270,16 @@ def test_what_is_compared_is_no_tag() -> None:
      ("<10 ms", "less than 10 ms"), (">5 GB", "greater than 5 GB"), ("> A quote", "A quote"),
      ("50-50, 24x7, Ctrl+C, 2 yrs", "50 50, 24 7, Control+C, 2 years"),
      ("worth $3.5T", "worth $3.5 trillion"),
+     ("v2.1.3 at 10.0.0.12.", "v 2 point 1 point 3 at 10 dot 0 dot 0 dot 12."),
+     ("2x - 1 = n-1, y - x", "2 x minus 1 equals n minus 1, y minus x"),
+     ("(-b) of F-16", "( minus b) of F-16"), ("off .5 or $.99", "off 0.5 or $0.99"),
+     ("a 16:9 one, John 3:1", "a 16 to 9 one, John 3:1"), ("a 5x7.", "a 5 by 7."),
+     ("$60k/yr, 90 km/hr", "60 thousand dollars per year, 90 kilometers per hour"),
+     ("20 EUR, 5 million USD", "€20, $5 million"), ("2h 30m", "2 hours 30 minutes"),
+     ("He is 5'6 tall", "He is 5 foot 6 tall"), ("9 sq. ft of it", "9 square feet of it"),
+     ("JSON and .NET", "json and dot net"), ("TL;DR: Cmd", "T.L.D.R.: Command"),
+     ("max. 3, 20g", "maximum 3, 20 grams"),
+     ("8 hours/night, 3x/week", "8 hours per night, 3x per week"),
      ("UTC-5", "UTC minus 5"), ("U.S. GPT-4, F-16", "U.S. GPT-4, F-16")],
 )  # fmt: skip
 def test_english_numbers_are_said_with_what_stands_at_them(written: str, same: str) -> None:

@@ -33,14 +33,19 @@ _UNITS = {
     "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
     "L": "liter", "V": "volt", "W": "watt", "KB/s": "kilobyte per second",
     "MB/s": "megabyte per second", "GB/s": "gigabyte per second",
-    " m": "meter", " g": "gram", " s": "second", " h": "hour",
-    "µs": "microsecond", "kΩ": "kilohm", "Ω": "ohm",
+    " m": "meter", "g": "gram", " s": "second", " h": "hour",
+    "kcal": "kilocalorie", "µs": "microsecond", "kΩ": "kilohm", "Ω": "ohm",
 }  # fmt: skip
 _SHORT = {
     "yr": "year", "mo": "month", "wk": "week", "hr": "hour", "km²": "square kilometers",
     "km": "kilometers", "kg": "kilograms", "tsp": "teaspoon", "tbsp": "tablespoon",
     "lb": "pound", "oz": "ounce", "gal": "gallon",
 }  # fmt: skip
+_SQUARED = {
+    "ft": "feet", "mi": "miles", "km": "kilometers", "m": "meters", "in": "inches", "yd": "yards",
+}  # fmt: skip
+# Words that the dictionary would spell.
+_WORDS = {"Ctrl": "Control", "Cmd": "Command", "JSON": "json"}
 _CHARACTERS = {
     **dict(zip("，。：；！？（）", ",.:;!?()", strict=True)),
     "⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
@@ -119,6 +124,25 @@ def _telephone(match: re.Match[str]) -> str:
     return ("plus " if written[0] == "+" else "") + ", ".join(map(" ".join, groups))
 
 
+def _version(match: re.Match[str]) -> str:
+    """With its points, of an address of a network as well; thousands stay."""
+    parts = match.group().split(".")
+    if all(len(part) == 3 for part in parts[1:]):
+        return match.group()
+    return (" dot " if len(parts) == 4 else " point ").join(parts)
+
+
+def _ratio(match: re.Match[str]) -> str:
+    """No verse: "John 3:1"."""
+    is_verse = re.search(r"\b[A-Z][a-z]+ $", match.string[: match.start()])
+    return match.group() if is_verse else f"{match.group(1)} to "
+
+
+def _duration(match: re.Match[str]) -> str:
+    hours, minutes = match.groups()
+    return f"{hours} hour{'' if hours == '1' else 's'} {minutes} minutes"
+
+
 def _unit(match: re.Match[str]) -> str:
     number, unit = match.groups()
     one, per, rest = _UNITS[unit].partition(" per ")
@@ -150,9 +174,14 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         lambda match: match.group().replace(".", " dot "),
     ),
     (r"(?<![A-Za-z0-9])([CF])#", r"\1 sharp"),
+    (r"(?<![\w.])\.NET\b", "dot net"),
+    (r"\bTL;DR\b", "T.L.D.R."),
+    (rf"\b(?:{'|'.join(_WORDS)})\b", lambda match: _WORDS[match.group()]),
     # Dates; telephone numbers, codes.
     (r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d|\.\d)", _date),
     (r"(?<![\d-])(\d\d)-(\d\d)-(\d{4})(?![\d-])", r"\1/\2/\3"),
+    (r"(?<![\d.])\d+(?:\.\d+){2,}(?!\w|\.\d|,\d)", _version),
+    (r"(?<![\w.)\]])\.(?=\d)", "0."),
     (r"(?<![\w.])(?:\+\d|\(?0\d|1-\d{3}-|\(\d{3}\)\s?\d{3})[\d\s()/-]*\d(?!\w)", _telephone),
     (r"(?<![\d.,])\d{1,3}(?:(?: \d{3})* 000(?!\d)|(?: \d{3})+(?=,\d\d(?!\d)))", _closed),
     (rf"\b{_CALL} {_HELP}(?:,? (?:or|and) {_HELP})?", _digits),
@@ -163,6 +192,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\d.,])\d+(?:,\d+)+(?!\d)", _commas),
     (r"\b(?:US|CA?|AU?|NZ|HK|NT|SG?)\$(?=\d)", "$"),
     (rf"(?<![$€£¥\d.,^])(?:({_N}){_TO})?({_N}{_SCALE})\s?([$€£¥])(?!\d)", _amount),
+    (rf"(?<![\w.,])({_N}{_SCALE})\s?(USD|EUR|GBP)\b", r"\2 \1"),
     (rf"(?<![\w.])({_N})M(?=\+?\s(?:{_COUNTED})\b)", r"\1 million"),
     (rf"(?<![\w.])({_N})B(?=\+?\s(?:{_COUNTED})\b)", r"\1 billion"),
     (r"(?<=\d)\s?bn\b", " billion"),
@@ -173,7 +203,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\w.])[-−]([$€£¥])(?=\d)|([$€£¥])[-−](?=\d)", r"minus \1\2"),
     (_TAKEN_WRONG, rf"\g<0>{_JOINER}"),
     (r"\bApprox\.", "Approximately"),
-    (r"\bCtrl\b", "Control"),
+    (r"\b([Mm]ax|[Mm]in)\.(?=\s?\d)", r"\1imum"),
     (r"(?<=\d)\s?yrs\b", " years"),
     # A word where nothing is counted by it: "She said no.", "The Earth orbits the Sun."
     (
@@ -193,7 +223,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)(st|nd|rd|th|\s?°\s?[CF]?|\s?[ck]?m|\s?k?g|\s?lbs?|k)-(?=\d)", r"\1 to "),
     (r"(?<![\w.-])(\d{1,3})-(\d{1,3})(?=-[a-z])", r"\1 to \2"),
     (r"(?<![\w.-])(\d{1,3})-(?=\d{1,3}(?:[hxkK]|[ap]m)\b)", r"\1 to "),
-    (r"(?<![\d:])(\d+\.\d+):(?=\d)|(?<![\d:.])(\d+):(?=1(?![\d:]))", r"\1\2 to "),
+    (r"(?<![\d:])(\d+\.\d+):(?=\d)", r"\1 to "),
+    (r"(?<![\d:.])(\d+):(?=\d(?![\d:]))", _ratio),
     (r"(?<=:\d\d)\s*-\s*(?=\d{1,2}:\d\d)|(?<=\.\d)-(?=\d+\.\d)", " to "),
     (r"(?:(?<=[AaPp][Mm])|(?<=[AaPp]\.[Mm]\.))\s*[-–]\s*(?=\d)", " to "),
     (r"(?<=\d)AM\b", "am"),
@@ -203,7 +234,11 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"^\W*>(?==?\s?\d)", "greater than "),
     (r"(?<=[\w)])\s*−\s*(?=[\w(√])|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
-    (r"(?<==)\s?[-−](?=[a-z]\b)", " minus "),
+    (r"(?:^|(?<=[=(]))\s?[-−](?=[a-z]\b)", " minus "),
+    (
+        r"(?:(?<=^[b-z])|(?<=[^\w'’.][b-z])|(?<=\d[abnxyz]))(?:\s?-\s?(?=\d)|\s-\s(?=[b-z]\b))",
+        " minus ",
+    ),
     (r"\b([fgh])\(([a-z])\)", r"\1 of \2"),
     (r"(?:(?<=[=+×÷−])|(?<=[=+×÷−]\s))\d+/\d+(?![\w/])", _reckoned),
     (r"(?<![\w./])\d+/\d+(?=\s?[=+×÷−])", _reckoned),
@@ -213,19 +248,29 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
     (r"(?<![\w./])(24)[/x](7)(?![\w/])|(?<![\w./-])(50)[/-](50)(?![\w/-])", r"\1\3 \2\4"),
     # Sizes: 1920x1080, 4x4.
-    (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?![\w.]|\s?=))", r"\1 by "),
-    (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?![\w.]|\s?=))", r"\1 by "),
+    (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?!\w|\.\d|\s?=))", r"\1 by "),
+    (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?!\w|\.\d|\s?=))", r"\1 by "),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
-    (r"(?<=\d)/(?=[a-z]{3,})", " per "),
-    (r"(?<=\d)/(yr|mo|wk|hr|lb|oz|gal)\b", lambda match: f" per {_SHORT[match.group(1)]}"),
+    (r"(?<=\d)([kKMB]?)/(?=[a-z]{3,})", r"\1 per "),
+    (r"(?<![\w.,])(\d[\d.,]*\s?[a-z]+)/(?=(?:day|week|month|year|night|person)\b)", r"\1 per "),
+    (
+        r"(?<=\d)([kKMB]?|\s?km)/(yr|mo|wk|hr|lb|oz|gal)\b",
+        lambda match: f"{match.group(1)} per {_SHORT[match.group(2)]}",
+    ),
+    (r"(?<![\w.])(\d+)\s?h\s?(\d{1,2})\s?m(?:in)?\b", _duration),
     # Lengths and other units.
     (
         r"\b(thousand|million|billion|trillion) (km²|km|kg)(?![\w/])",
         lambda match: f"{match.group(1)} {_SHORT[match.group(2)]}",
     ),
+    (
+        r"(?<=\d)\s?sq\.?\s?(ft|mi|km|m|in|yd)\b",
+        lambda match: f" square {_SQUARED[match.group(1)]}",
+    ),
     (r"(?<=\d)\s?(tsp|tbsp)\b(?:\.(?=\s\w))?", _spoons),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
+    (r"(?<![\w.'])([3-7])['′’](\d{1,2})(?![\w'])", r"\1 foot \2"),
     (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),
     (r"(?<=\d)m(?=\s(?:tall|high|long|wide|deep|away|above|below)\b)", " m"),
     (r"(?<=\d)\s?″", " inches"),
@@ -245,7 +290,9 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # The dictionary takes a point behind a number for a part of it.
     (r"(?<=[\d½¼¾])\.(?=[\s\"'”’)\]]|$)", " ."),
 )  # fmt: skip
-_PLAIN = re.compile(rf"(?!.*{_TAKEN_WRONG})[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?")
+_PLAIN = re.compile(
+    rf"(?!.*(?:{_TAKEN_WRONG}|\b(?:{'|'.join(_WORDS)})\b))[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?"
+)
 _COMPILED = tuple((re.compile(pattern), say) for pattern, say in _RULES)
 
 
