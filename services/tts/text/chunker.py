@@ -69,9 +69,10 @@ MAX_PHRASE_CHARACTERS = 240
 _SENTENCE_ENDS = frozenset("。！？!?…．")
 _CLAUSE_ENDS = frozenset("，、：；,;:—")
 _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
-# What comes behind a dash, that goes on with the number before it: "9 – 17", "5月1日—5日".
+# What comes behind a dash, that goes on with what is before it: "9 – 17", "x - 3", "5月1日—5日".
 _RANGE = re.compile(
     r"(?:\d|[AaPp]\.?[Mm]\.?)[^\W\d]{0,2} [-–] [\d$€£¥]$"
+    r"|(?:^|[\s(=])[b-z] - \d$"
     r"|[\d年月日号点分元天岁个周%℃一二三四五六七八九十]—[\d周星第公前一二三四五六七八九十]$"
 )
 _DASH = re.compile(r"\s[-–](\s+\S)$")
@@ -183,10 +184,8 @@ class TextChunker:
     def _ending(self, char: str) -> tuple[int, Pause] | None:
         """The cut at punctuation, if the text ends with any that counts."""
         length = len(self._text)
-        if self._open_abbreviation and not char.isspace():
-            cut, self._open_abbreviation = self._open_abbreviation, 0
-            if char.isupper() or is_han(char):
-                return cut, Pause.SENTENCE
+        if self._open_abbreviation and (cut := self._abbreviation_ends()):
+            return cut, Pause.SENTENCE
         if char in _SENTENCE_ENDS and not self._in_url(length - 1):
             return length, Pause.SENTENCE
         if char in _CLAUSE_ENDS and not self._waits(char):
@@ -201,13 +200,24 @@ class TextChunker:
             return length - 1, Pause.SENTENCE
         ends = before in _CLAUSE_ENDS and not self._ends_entity(mark)
         if before and ends and not (before in ",:：" and char.isdigit()):
-            waited = is_han(char) if before in ",:" else before in "：—" and not self._in_range
+            waited = is_han(char) if before in ",:;" else before in "：—" and not self._in_range
             if char.isspace() or waited:
                 return self._clause(length - 1)
         dash = _DASH.search(self._text[-_LOOKED_AT:])
         if dash is not None and not self._in_range:
             return self._clause(length - len(dash[1]))
         return None
+
+    def _abbreviation_ends(self) -> int:
+        """Where the sentence ended with the open abbreviation; 0: nowhere, or not known yet."""
+        cut = self._open_abbreviation
+        following = self._text[cut:].lstrip()
+        if not following:
+            return 0
+        begins = is_han(following[0]) or english.begins_sentence(self._text[:cut], following)
+        if begins is not None:
+            self._open_abbreviation = 0
+        return cut if begins else 0
 
     @property
     def _in_range(self) -> bool:
@@ -219,7 +229,7 @@ class TextChunker:
         before = self._text[-2:-1]
         if self._ends_entity(len(self._text)):
             return True
-        if char in ":—" or (char == "：" and before.isdigit()):
+        if char in ":;—" or (char == "：" and before.isdigit()):
             return True
         return (char == "," and before.isdigit()) or self._in_url(len(self._text) - 1)
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, auto
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _TITLES = frozenset(
     "dr. mr. mrs. ms. prof. st. mt. gen. col. lt. sgt. cpl. maj. adm. cmdr. capt. rev. hon. pres. "
     "gov. sen. rep. supt. messrs. vs. v. c. cf. "
-    "e.g. i.e. eg. ie. viz. approx. ca. jan. feb. "
+    "e.g. i.e. a.k.a. eg. ie. viz. approx. ca. jan. feb. "
     "mar. apr. jun. jul. aug. sep. sept. oct. nov. dec. mon. tue. wed. thu. fri. sat. sun.".split()
 )
 """Abbreviations that something always follows: their point never ends a sentence."""
@@ -38,7 +38,7 @@ _DAYS_AND_WORDS = frozenset("sun. sat. wed.".split())
 _MAYBE_ABBREVIATIONS = frozenset(
     "no. nos. fig. figs. vol. pp. p. ch. sec. eq. al. etc. inc. ltd. co. corp. jr. sr. ph.d. est. "
     "dept. ave. blvd. rd. a.m. p.m. u.s. u.k. u.n. u.s.a. d.c. b.c. a.d. b.c.e. c.e. n.y. l.a. "
-    "m.d. b.a. m.a. p.s. ft. oz. lb. lbs. min. mins. max. hr. hrs. tsp. tbsp. avg. bros. univ. "
+    "m.d. b.a. m.a. p.s. ft. oz. lb. lbs. min. mins. max. sq. hr. hrs. tsp. tbsp. avg. bros. univ. "
     "apt. bldg. hwy. ext. tel. ed. eds. op.".split()
 )
 """Their point ends a sentence where a capital letter follows, as does that of a small letter."""
@@ -68,6 +68,7 @@ _KEEP_WITH_NEXT = frozenset(
     "mr mrs ms dr i you he she it we they there i'm it's that's you're we're they're i've".split()
 )
 """Never the last word of a cut phrase: it leans on what follows."""
+_SENTENCE_OPENERS = _BREAK_BEFORE | _KEEP_WITH_NEXT | {"then", "here", "today", "now"}
 _DOTTED = re.compile(r"(?:[^\W\d_]\.)+")
 _SYLLABLE = re.compile(r"[aeiouyà-öø-ÿ]+", re.IGNORECASE)
 
@@ -127,6 +128,24 @@ def point_at_end(text: str) -> Point:
     if _DOTTED.fullmatch(word):
         return Point.ABBREVIATION if word.isupper() else Point.EITHER  # "J.K. Rowling"
     return Point.SENTENCE
+
+
+def begins_sentence(before: str, following: str) -> bool | None:
+    """Whether a sentence begins with the word `following`, where the point of an abbreviation that
+    may also end one is the last of `before`; None: more of the word tells.
+
+    None begins in "the U.S. Congress", "9 p.m. EST", "Vol. II".
+    """
+    letters = "".join(takewhile(str.isalpha, following))
+    last = _last_word(before)
+    is_name = len(last) > 2 and last.isupper() and _DOTTED.fullmatch(last) is not None
+    if not letters[:1].isupper():
+        return False
+    if letters == following and (letters.isupper() or is_name):
+        return None
+    if len(letters) > 1 and letters.isupper():
+        return False
+    return not is_name or letters.lower() in _SENTENCE_OPENERS
 
 
 def _last_word(text: str) -> str:
