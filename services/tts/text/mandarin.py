@@ -176,6 +176,7 @@ _NUMBERS = "热线|房间|号房|室"
 _HELP = "1(?:1[09]|2[02])"
 # No time of day, so that a sign behind it is no range: "熔点-38.83℃".
 _POINT = "[沸熔冰露闪燃凝固零焦低高起终](?=点)"
+_DAYTIME = "[上下中]午|[早晚]上|凌晨|傍晚|次日"
 _SEASON = "财年|学年|赛季"
 _OUTCOME = "的?比分|[获战取大完险]胜|击败|领先|落后|战平|逆转|负于|不敌|淘汰"
 
@@ -183,6 +184,11 @@ _OUTCOME = "的?比分|[获战取大完险]胜|击败|领先|落后|战平|逆�
 def _date(match: re.Match[str]) -> str:
     year, month, day = match.groups()
     return f"{say_digits(year)}年{say_integer(month)}月{say_integer(day)}日"
+
+
+def _day(match: re.Match[str]) -> str:
+    month, day = match.group().split("/")
+    return f"{say_integer(month)}月{say_integer(day)}日"
 
 
 def _year(match: re.Match[str]) -> str:
@@ -252,6 +258,11 @@ def _money(match: re.Match[str]) -> str:
     return f"{say_number(number, counted=not scale)}{scale}{_CURRENCIES[symbol]}"
 
 
+def _degrees(match: re.Match[str]) -> str:
+    degrees, minutes, seconds = match.groups()
+    return f"{degrees}度{minutes}分" + (f"{seconds}秒" if seconds else "")
+
+
 def _unit(match: re.Match[str]) -> str:
     sign, number, unit = match.groups()
     degrees = re.fullmatch(_DEGREES, unit) is not None
@@ -315,7 +326,17 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         _numbers,
     ),
     (re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\d|\.\d)"), _version),
-    (re.compile(r"(?<!\d)(?:[5-9][05]|0[05])(?=后)"), _digits),
+    (
+        re.compile(
+            r"(?<!\d)(?:[5-9][05]|0[05])(?=后)|(?<=波音)7\d7(?!\d)"
+            r"|(?<![\d.])(?:985|211|996)(?=[、和/]?(?:985|211|高校|院校|大学|工程|工作制))"
+        ),
+        _digits,
+    ),
+    (re.compile(r"(?<![\d/.])(?:0\d/\d\d|\d\d/0\d)(?![\d/.])"), _day),
+    (re.compile(r"(\d)°(\d+)[′'](?:(\d+)[″\"])?"), _degrees),
+    (re.compile(r"(?<=[\d万])\+(?=[\u4e00-\u9fff])"), _written("多")),
+    (re.compile(rf"(?<![\d.第])2{_TO}(?=\d+\s*[{_MEASURES}])"), _written("两到")),
     (re.compile(r"(?<![\dA-Za-z)）])(?<![\dA-Za-z)）] )≈\s?(?=[$€£¥￥]?\d)"), _written("约")),
     # What is reckoned.
     (re.compile(r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)"), _written("减")),
@@ -347,7 +368,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     # Scores.
     (re.compile(r"(比分\D{0,4}\d{1,3})\s*[-–—]\s*(?=\d{1,3}(?!\d))"), _written(r"\1比")),
     (re.compile(rf"(?<![\d.-])(\d{{1,3}})[-–—](?=\d{{1,3}}(?:{_OUTCOME}))"), _written(r"\1比")),
-    (re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:]))"), _to),
+    (
+        re.compile(rf"(?<![\d:])(\d{{1,2}}:[0-5]\d){_TO}(?=\d{{1,2}}:[0-5]\d(?![\d:])|{_DAYTIME})"),
+        _to,
+    ),
     (
         re.compile(
             rf"{_MINUS}({_N})\s*{_DEGREES}?(?:{_TO}|到|至)(?=[-−]?{_N}\s*(?:{_DEGREES}|度))"
@@ -356,12 +380,12 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     ),
     (re.compile(r"(?<!\d)(\d{4})\s*年"), _year),
     (
-        re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?整?(?![\d:])"),
+        re.compile(r"(?<![\d:])([01]?\d|2[0-4]):([0-5]\d)(?::([0-5]\d))?(?:整|分(?!钟))?(?![\d:])"),
         _time,
     ),
     (re.compile(r"(?<![\d:.])(\d+(?:\.\d+)?):(?=\d+(?:\.\d+)?(?![\d:]))"), _written(r"\1比")),
     (re.compile(rf"([-−+]?{_N})\s*([%‰])"), _percent),
-    (re.compile(r"(\d+\.\d+)/(?=\d)"), _written(r"\1，满分")),
+    (re.compile(r"(\d+\.\d+)/(?=\d)|(?<![\d/])(\d+)/(?=\d+分(?!钟))"), _written(r"\1\2，满分")),
     (re.compile(r"(?<=\d)\s+(?=\d{1,2}/\d{1,2}(?![\d/]))"), _written("又")),
     (re.compile(r"(血压\D{0,4}\d{2,3})/(?=\d{2,3})"), _written(r"\1，")),
     (re.compile(r"(?<![\d/])24/7(?:小时)?(?![\d/])"), _written("七天二十四小时")),
@@ -373,7 +397,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
         ),
         _written("每"),
     ),
-    (re.compile(rf"({_MONEY})\s*({_N})\s*([百千万亿]*)"), _money),
+    (re.compile(rf"({_MONEY})\s*({_N})\s*([百千万亿]*)(?:元|美元|欧元)?"), _money),
     (re.compile(rf"(?<![\d.])({_N}){_TO}(?=\d)"), _range),
     (re.compile(rf"{_MINUS}(?={_N}度)"), _written("零下")),
     (
