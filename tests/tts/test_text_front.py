@@ -43,6 +43,7 @@ from services.tts.text.script_runs import clean, split_by_script
         ("Born in Москва (СССР)", "Born in Moskva (SSSR)"),
         ("ΔΗ, σοφία, Київ, Երևան", "DI, sofia, Kiiv, Erevan"),
         ("他说「ありがとう」，서울，トヨタ車", "他说「arigatou」，seoul，toyota車"),
+        ("नमस्ते, ज़रूर, বাংলা, வணக்கம், สวัสดี, ሰላም", "namaste, jarur, bamla, vanakkam, swasdi, selam"),
         ("𝐇𝐞𝐥𝐥𝐨, 𝟣𝟤", "Hello, 12"),
         ("5 μm, Ελλάδα", "5 µm, Ellada"),
         ("many things](https://a.b/c_d).", "many things."),

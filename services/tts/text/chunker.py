@@ -66,7 +66,7 @@ PHRASE_LIMITS = (
 _NEXT_LIMITS = PhraseLimits(2, 4, 4, 6)
 MAX_PHRASE_CHARACTERS = 240
 
-_SENTENCE_ENDS = frozenset("。！？!?…．")
+_SENTENCE_ENDS = frozenset("。！？!?…．।")
 _CLAUSE_ENDS = frozenset("，、：；,;:—")
 _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 # What comes behind a dash, that goes on with what is before it: "9 – 17", "x - 3", "5月1日—5日".

@@ -1,7 +1,7 @@
 """Text cleaned for speech and parted by script: Chinese here, Latin letters there.
 
 Voices know these two alone. Words in other scripts are spelt in Latin letters where that comes near
-their sound; of scripts that leave vowels out nothing is said.
+their sound; of scripts that leave vowels out, such as Arabic's, nothing is said.
 """
 
 from __future__ import annotations
@@ -101,11 +101,24 @@ _GREEK_LETTER = re.compile(
     rf"(?<![Ͱ-Ͽ])(?!(?<=\d)Ω|(?<=\d[ kM])Ω|(?<=\d [kM])Ω)[{''.join(_GREEK)}](?![Ͱ-Ͽ])"
 )
 # Letters of other scripts that stand for sounds, vowels among them, and Latin ones dressed up
-# ("𝐇𝐞𝐥𝐥𝐨"): Greek, Cyrillic, Armenian, Georgian, kana, Hangul.
+# ("𝐇𝐞𝐥𝐥𝐨"): Greek, Cyrillic, Armenian, Georgian, India's, Thai, Lao, Burmese, Ethiopic, Khmer,
+# kana, Hangul.
 _OTHER_LETTERS = re.compile(
-    "(?:[\u0370-\u0556\u0560-\u0588\u10a0-\u11ff\u1c80-\u1cbf\u1f00-\u1fff\u2d00-\u2d2f\u3041-\u3096"
+    "(?:[\u0370-\u0556\u0560-\u0588\u0900-\u0eff\u1000-\u137f\u1780-\u17ff\u1c80-\u1cbf\u1f00-\u1fff\u2d00-\u2d2f\u3041-\u3096"
     "\u30a1-\u30fa\u30fc-\u30ff\u3131-\u318e\ua640-\ua69f\uac00-\ud7a3\uff66-\uff9f"
     "\U0001d400-\U0001d7ff][\u0300-\u036f]*)+"
+)
+
+
+def _of_india(first: int, last: int) -> str:
+    """Pattern of the same letters in each of India's scripts, whose blocks are laid out alike."""
+    blocks = range(0x900, 0xD80, 0x80)
+    return "".join(f"{chr(block + first)}-{chr(block + last)}" for block in blocks)
+
+
+# A consonant of theirs has an "a" behind it, where no sign takes that away or gives another vowel.
+_INDIAN_CONSONANT = re.compile(
+    rf"([{_of_india(0x15, 0x39)}ක-ෆ][{_of_india(0x3C, 0x3C)}]?)(?=[^\W\d_]|[{_of_india(1, 3)}])"
 )
 _UNIT_SIGNS = frozenset("Ωμ")
 # Numbers that are one character: of chapters and phases, and of items: "Ⅲ期", "①打开②关上".
@@ -172,6 +185,7 @@ def _in_latin_letters(match: re.Match[str]) -> str:
     word = match.group()
     if word in _UNIT_SIGNS:
         return word
+    word = _INDIAN_CONSONANT.sub(r"\1a", word)
     latin = "".join(char for char in anyascii(word) if char.isalnum())
     # Each syllable of Hangul gets a capital: "SeoUl".
     return latin.lower() if "\uac00" <= word[0] <= "\ud7a3" else latin
