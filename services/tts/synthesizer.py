@@ -37,7 +37,7 @@ from services.tts.sound import (
 )
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Pause, Phrase
-from services.tts.text.script_runs import clean, split_by_script
+from services.tts.text.script_runs import clean, is_unknown, split_by_script
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.base import VOICES, VoiceInfo, voice_named, voices_for
 from services.tts.voices.joining import Sentence
@@ -52,6 +52,8 @@ _FIRST_PIECE_HOPS = 8
 _PIECE_HOPS = 20
 _PAUSE_HOPS = {Pause.NONE: 1, Pause.CLAUSE: 12, Pause.SENTENCE: 26, Pause.PARAGRAPH: 36}
 _RUN_PAUSE_HOPS = 3
+# Said once in an answer, for a phrase in letters that no voice knows.
+_UNREAD = {"en": "I can write this, but not say it.", "zh": "这些文字我会写，但念不出来。"}
 
 
 class Voice(Protocol):
@@ -117,6 +119,7 @@ class Answer:
         self._style = self._options.style or NEUTRAL
         self._told: set[tuple[str, str]] = set()
         self._notices: list[str] = []
+        self._unread_told = False
         self._pause = Pause.NONE
         self._sentence = Sentence()
         self._said = 0
@@ -136,7 +139,7 @@ class Answer:
     def steps(self, phrase: Phrase) -> PieceSteps:
         """The same for a lane, the pieces of a block together: only blocks cost anything."""
         self._style = phrase.style or self._style
-        text = clean(phrase.text)
+        text = self._readable(clean(phrase.text))
         ends = self._word_ends(phrase.text, text)
         self._said += len(phrase.text)
         last = answer = None
@@ -168,6 +171,13 @@ class Answer:
         block = self._sentence.let_go()
         if block is not None:
             yield from self._pieces(block, ())
+
+    def _readable(self, text: str) -> str:
+        """`text`; where no voice knows a letter of it that is told in its place, once."""
+        if not is_unknown(text):
+            return text
+        told, self._unread_told = self._unread_told, True
+        return "" if told else _UNREAD[self._options.language]
 
     def _apart(self, ends: Sequence[int]) -> Iterator[SpeechPiece]:
         """The silence before a phrase that does not go on with the one before."""

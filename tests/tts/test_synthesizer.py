@@ -67,6 +67,14 @@ def test_each_script_goes_to_its_voice() -> None:
     assert voices["en"].heard == ["Python "]
 
 
+def test_what_no_voice_can_read_is_told_once_and_no_silence() -> None:
+    synthesizer, voices = word_synthesizer()
+    for language in ("en", "zh"):
+        assert list(synthesizer.speak("½!\nمرحبا! שלום. مرحبا", language=language))
+    assert voices["en"].heard == ["½!", "I can write this, but not say it."]
+    assert voices["zh"].heard == ["½!", "这些文字我会写，但念不出来。"]
+
+
 def test_language_decides_only_where_the_script_does_not() -> None:
     synthesizer, voices = word_synthesizer()
     for language in ("zh-CN", "en-GB", ""):

@@ -240,6 +240,12 @@ _TOKEN = re.compile(
 )
 
 
+def is_unknown(text: str) -> bool:
+    """Whether it is written in letters of which no voice knows any."""
+    known = any(match.lastgroup != "other" for match in _TOKEN.finditer(text))
+    return not known and any(map(str.isalpha, text))
+
+
 def is_han(char: str) -> bool:
     """A Chinese character."""
     return "\u4e00" <= char <= "\u9fff" or "\u3400" <= char <= "\u4dbf" or char == "〇"
