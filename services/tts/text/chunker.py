@@ -72,7 +72,7 @@ _CLOSERS = frozenset("\"'”’)]}」』）】》*_`")
 # What comes behind a dash, that goes on with what is before it: "9 – 17", "x - 3", "5月1日—5日".
 _RANGE = re.compile(
     r"(?:\d|[AaPp]\.?[Mm]\.?)[^\W\d]{0,2} [-–] [\d$€£¥]$"
-    r"|(?:^|[\s(=])[b-z] - \d$"
+    r"|(?:(?:^|[\s(=])[b-z]|[²³]) - \d$"
     r"|[\d年月日号点分元天岁个周%℃一二三四五六七八九十]—[\d周星第公前一二三四五六七八九十]$"
 )
 _DASH = re.compile(r"\s[-–](\s+\S)$")

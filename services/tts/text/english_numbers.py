@@ -27,10 +27,9 @@ _NAMES = {
 }
 _NAME = rf"(?:{'|'.join((*_NAMES.values(), 'Tues', 'Thurs?', 'Sept', *_NAMES))})"
 _UNITS = {
-    "m/s²": "meter per second squared", "m/s^2": "meter per second squared",
-    "m/s": "meter per second", "km/s": "kilometer per second", "m²": "square meter",
-    "m^2": "square meter", "km²": "square kilometer", "km^2": "square kilometer",
-    "cm²": "square centimeter", "m³": "cubic meter", "m^3": "cubic meter", "mL": "milliliter",
+    "m/s²": "meter per second squared", "m/s": "meter per second", "km/s": "kilometer per second",
+    "m²": "square meter", "km²": "square kilometer", "cm²": "square centimeter",
+    "m³": "cubic meter", "mL": "milliliter",
     "L": "liter", "V": "volt", "W": "watt", "KB/s": "kilobyte per second",
     "MB/s": "megabyte per second", "GB/s": "gigabyte per second",
     " m": "meter", "g": "gram", " s": "second", " h": "hour",
@@ -65,6 +64,7 @@ _COUNTED = (
     "downloads|copies|dollars|euros|pounds|yuan|parameters|tokens|words|rows|records|requests|"
     "messages|residents|inhabitants|jobs|homes|households|years|times|barrels|tons|tonnes|units"
 )
+_SHARES = "90(?=.10)|80(?=.20)|70(?=.30)|60(?=.40)|50(?=.50)"
 # In front of a mark: "I would give it an 8/10."
 _RATED = "an?|it|[Rr]at(?:ed|ing)|[Ss]cor(?:ed|es)"
 # Numbers for help: "Call 911 or 112".
@@ -151,7 +151,7 @@ def _unit(match: re.Match[str]) -> str:
 
 def _spoons(match: re.Match[str]) -> str:
     few = re.search(r"(?:^|\D)1$|/\d$", match.string[: match.start()])
-    return f" {_SHORT[match.group(1)]}{'' if few else 's'}"
+    return f" {_SHORT[match.group(1).lower()]}{'' if few else 's'}"
 
 
 def _closed(match: re.Match[str]) -> str:
@@ -168,6 +168,8 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 _RULES: tuple[tuple[str, _Say], ...] = (
+    (r"\^2(?!\.?\d)", "²"),
+    (r"\^3(?!\.?\d)", "³"),
     # Addresses and names of files.
     (
         rf"\b[A-Za-z][\w-]*(?:\.[A-Za-z][\w-]*)*\.(?:{'|'.join(_ENDINGS)})\b",
@@ -236,7 +238,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
     (r"(?:^|(?<=[=(]))\s?[-−](?=[a-z]\b)", " minus "),
     (
-        r"(?:(?<=^[b-z])|(?<=[^\w'’.][b-z])|(?<=\d[abnxyz]))(?:\s?-\s?(?=\d)|\s-\s(?=[b-z]\b))",
+        r"(?:(?<=^[b-z])|(?<=[^\w'’.][b-z])|(?<=\d[abnxyz]))(?:\s?-\s?(?=\d)|\s-\s(?=[b-z]\b))"
+        r"|(?:(?<=[²³])|(?<=\d)(?=.{3}\d*[abnxyz]\b))\s-\s(?=\d)",
         " minus ",
     ),
     (r"\b([fgh])\(([a-z])\)", r"\1 of \2"),
@@ -246,14 +249,19 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<![\w./])(?<!\bon )(5(?=/5\b)|10(?=/10\b))/(?=\d+(?![\w/]))", r"\1 out of "),
     (rf"\b({_RATED}) (\d{{1,2}})/(?=(?:5|10)(?:[.,;:!?)]|$|\s(?:stars?|for)\b))", r"\1 \2 out of "),
     (r"(?<=\d)\s?(?=[½¼¾])|(?<=\d)\s(?=\d/\d{1,2}\b)", " and "),
-    (r"(?<![\w./])(24)[/x](7)(?![\w/])|(?<![\w./-])(50)[/-](50)(?![\w/-])", r"\1\3 \2\4"),
+    (rf"(?<![\w./])(24)[/x](7)(?![\w/])|(?<![\w./-])({_SHARES})[/-](\d0)(?![\w/-])", r"\1\3 \2\4"),
+    (r"\b(Windows|iOS|Android|[Gg]rades?|[Tt]ype|[Ll]evels?) (\d+)/(?=\d+\b)", r"\1 \2 or "),
     # Sizes: 1920x1080, 4x4.
     (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?!\w|\.\d|\s?=))", r"\1 by "),
     (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?!\w|\.\d|\s?=))", r"\1 by "),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)([kKMB]?)/(?=[a-z]{3,})", r"\1 per "),
-    (r"(?<![\w.,])(\d[\d.,]*\s?[a-z]+)/(?=(?:day|week|month|year|night|person)\b)", r"\1 per "),
+    (
+        r"(?<![\w.,])(\d[\d.,]*\s?[a-z]+)/"
+        r"(?=(?:second|minute|hour|day|week|month|year|night|person)\b)",
+        r"\1 per ",
+    ),
     (
         r"(?<=\d)([kKMB]?|\s?km)/(yr|mo|wk|hr|lb|oz|gal)\b",
         lambda match: f"{match.group(1)} per {_SHORT[match.group(2)]}",
@@ -268,7 +276,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         r"(?<=\d)\s?sq\.?\s?(ft|mi|km|m|in|yd)\b",
         lambda match: f" square {_SQUARED[match.group(1)]}",
     ),
-    (r"(?<=\d)\s?(tsp|tbsp)\b(?:\.(?=\s\w))?", _spoons),
+    (r"(?<=\d)\s?([Tt]sp|[Tt]bsp)\b(?:\.(?=\s\w))?", _spoons),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<![\w.'])([3-7])['′’](\d{1,2})(?![\w'])", r"\1 foot \2"),
     (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),

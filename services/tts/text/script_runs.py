@@ -39,7 +39,9 @@ _ABOUT = re.compile(
     r"(?:^|(?<=[\s(（，。、；：])(?<![\d%℃万亿元年月日天]\s))[~～](?=[$€£¥￥]?\d)(?!\d+~)"
 )
 _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
-_TIMES = re.compile(r"(?<=\d)\s*[*×]\s*(?=\d)")
+_TIMES = re.compile(
+    r"(?<=\d)\s*[*×]\s*(?=\d)|(?:(?<=^[a-z\d])|(?<=[^\w*][a-z\d]))\s?\*\s?(?=[a-z\d](?![\w*]))"
+)
 # C# and F# are names.
 _HASH = re.compile(r"(?<!(?<![A-Za-z0-9])[CF])#+(?!\d)")
 _WITHOUT_UNDERSCORES = re.compile(r"(?<!\S)(?!\S*@|\S*://|www\.)\S+")
