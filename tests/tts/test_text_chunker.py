@@ -65,6 +65,7 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("At 9 p.m. EST. At 9 p.m. Doors open.", ["At 9 p.m. EST.", "At 9 p.m.", "Doors open."]),
         ("See Vol. II, a.k.a. Bob.", ["See Vol. II,", "a.k.a. Bob."]),
         ("TL;DR: x - 3 = 4; no.", ["TL;DR:", "x - 3 = 4;", "no."]),
+        ("Area is 50 m² or 538 sq ft.", ["Area is 50 m² or 538 sq ft."]),
         ("See https://a.com/b,c?d=e!f now.", ["See https://a.com/b,c?d=e!f now."]),
         ("See www.a.com. Then go.", ["See www.a.com.", "Then go."]),
         ('He said "no." Then', ['He said "no."', "Then"]),

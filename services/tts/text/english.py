@@ -64,7 +64,7 @@ _KEEP_WITH_NEXT = frozenset(
     "over under about around near between within during through across against among toward "
     "because so when while where which who whose what how why although though unless until since "
     "such much many few several another other one also just only even quite rather almost nearly "
-    "like per via than whether i'll you'll he'll she'll we'll they'll don't doesn't can't won't "
+    "like per via than whether sq i'll you'll he'll she'll we'll they'll don't doesn't can't won't "
     "mr mrs ms dr i you he she it we they there i'm it's that's you're we're they're i've".split()
 )
 """Never the last word of a cut phrase: it leans on what follows."""
