@@ -327,8 +327,10 @@ def test_addresses_are_said() -> None:
         ("认真地学习，更好地理解，慢慢地走", "de5 de5 de5"),
         ("出生地是北京，地上，具体地点", "di4 di4 di4"),
         ("头发很长，长约两米，长颈鹿", "chang2 chang2 chang2"),
-        ("长得高，长了痘，校长", "zhang3 de5 zhang3 zhang3"),
+        ("长得高，长了芽，校长", "zhang3 de5 zhang3 zhang3"),
         ("选为，长度为三米，为您，为人民", "wei2 chang2 wei2 wei4 wei4"),
+        ("这种植物，一切都会好，两只猫", "zhong3 zhi2 dou1 zhi1"),
+        ("基本相同，网上相关", "xiang1 xiang1"),
         ("两行字，每一行，不行，这一行动", "hang2 hang2 xing2 xing2"),
     ],
 )
@@ -336,7 +338,20 @@ def test_a_character_that_is_a_word_is_read_as_that_word(
     text: str, readings: str, tmp_path: Path
 ) -> None:
     mapper = tmp_path / "mapper.json"
-    bases = ("de", "dei", "di", "chang", "zhang", "wei", "hang", "xing")
+    bases = (
+        "de",
+        "dei",
+        "di",
+        "chang",
+        "zhang",
+        "wei",
+        "hang",
+        "xing",
+        "zhong",
+        "zhi",
+        "dou",
+        "xiang",
+    )
     finals = (f"{base}{tone}" for base in bases for tone in range(1, 6))
     known = {
         "symbol_to_id": {symbol: at for at, symbol in enumerate(finals)},
