@@ -96,6 +96,11 @@ WelcomeText: TypeAlias = Annotated[
 """What a session begins with."""
 
 
+TOOL_NAME = r"^[A-Za-z0-9_-]{1,64}$"
+"""All that the language model's service takes for one."""
+
+ToolName: TypeAlias = Annotated[str, StringConstraints(pattern=TOOL_NAME)]
+
 JsonSchema: TypeAlias = Annotated[dict[str, Any], AfterValidator(_only_json)]
 """Of what a tool takes."""
 
@@ -105,7 +110,7 @@ class ToolOption(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
+    name: ToolName
     description: str = Field("", max_length=MAX_TOOL_CHARACTERS)
     parameters: Annotated[JsonSchema | None, AfterValidator(_short_schema)] = Field(
         default=None, description="JSON Schema of its arguments, an object; absent: it takes none"

@@ -176,6 +176,7 @@ def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
             "session.output_modalities",
             "invalid_value",
         ),
+        ({"type": "realtime", "tools": [{"name": "a.b"}]}, "session.tools.0.name", "invalid_value"),
     ],
 )
 def test_what_is_wrong_with_an_update_is_told_by_name(session: Any, param: str, why: str) -> None:
@@ -201,6 +202,8 @@ def test_nonsense_is_an_error_and_the_session_lives() -> None:
         item = {"type": "message", "role": "user", "content": [part]}
         told = talk.say("conversation.item.create", item=item, previous_item_id=[])
         assert told[0]["type"] == "error"
+    call = {"type": "function_call", "call_id": "c", "name": "files.read", "arguments": "{}"}
+    assert code(talk.say("conversation.item.create", item=call)) == "invalid_value"
     asked: list[Any] = [3, {"tools": [{}]}, {"metadata": {str(i): "" for i in range(17)}}]
     for response in asked:
         assert code(talk.say("response.create", response=response)) != ""
@@ -487,7 +490,7 @@ def showing_code() -> Talk:
     """An answer has written a block, and nothing else yet."""
     talk = Talk()
     talk.speak(1, "How do I list files?", turn=1)
-    block = {"turn": 1, "block": 1, "language": "sh", "chars": 5}
+    block: dict[str, Any] = {"turn": 1, "block": 1, "language": "sh", "chars": 5}
     talk.hear(ShownEvent(text="ls", **block), ShownEvent(text=" -l\n", **block))
     return talk
 

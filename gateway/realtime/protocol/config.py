@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from gateway.api.choices import MAX_PERSONA_CHARACTERS, JsonSchema, Language, Name
+from gateway.api.choices import MAX_PERSONA_CHARACTERS, JsonSchema, Language, Name, ToolName
 from gateway.openai.errors import RefusedError
 from gateway.stages.stages import Endpointing
 
@@ -153,7 +153,7 @@ class Tool(_Part):
     """Something that the client can do for the model. parameters: JSON Schema."""
 
     type: Literal["function"] = "function"
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    name: ToolName
     description: Annotated[str, Field(max_length=8000)] | None = None
     parameters: JsonSchema | None = None
 

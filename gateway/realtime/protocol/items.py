@@ -6,6 +6,7 @@ from what is there at the time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json
 
+from gateway.api.choices import TOOL_NAME
 from gateway.openai.errors import RefusedError
 from gateway.talk.actions import Message
 from gateway.talk.history import SpokenMark, heard_text
@@ -209,7 +211,7 @@ def item_of(content: object, new_id: str, param: str = "item") -> Item:
                 item_id,
                 "function_call",
                 call_id=_string(content, "call_id", param),
-                name=_string(content, "name", param),
+                name=_tool_name(content, param),
                 arguments=_json(content, param),
             )
         case "function_call_output":
@@ -255,6 +257,14 @@ def _string(content: Mapping[Any, Any], name: str, param: str) -> str:
         message = f"{param}.{name}: at most {MOST_CHARACTERS} characters are allowed"
         raise RefusedError(message, f"{param}.{name}", "invalid_value")
     return value
+
+
+def _tool_name(content: Mapping[Any, Any], param: str) -> str:
+    name = _string(content, "name", param)
+    if not re.fullmatch(TOOL_NAME, name):
+        message = f"{param}.name: String should match pattern {TOOL_NAME!r}"
+        raise RefusedError(message, f"{param}.name", "invalid_value")
+    return name
 
 
 def _json(content: Mapping[Any, Any], param: str) -> str:
