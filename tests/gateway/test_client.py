@@ -308,12 +308,19 @@ async def test_a_spoken_question_that_nobody_can_hear_is_not_waited_for(
 
 async def test_without_reconnecting_a_loss_is_raised(gateway: RunningGateway) -> None:
     async with GatewayClient(gateway.url, reconnect_s=0) as client, client.session() as session:
+        talking = asyncio.create_task(session.talk(np.zeros(0, np.int16), asyncio.Event()))
         events = session.events()
         await anext(events)
         await cut_off(session._events)
-        with pytest.raises(websockets.ConnectionClosed):
+        with pytest.raises(GatewayError, match="lost"):
             async for _ in events:
                 pass
+        held = gateway.inside.sessions.get(session.id).microphone
+        await until(lambda: held.holder)
+        await client.call("DELETE", f"/v1/sessions/{session.id}")
+        with pytest.raises(GatewayError) as ended:
+            await talking
+        assert ended.value.code == "session_closed"
 
 
 def ends(work: Callable[[], None]) -> bool:
@@ -330,7 +337,7 @@ async def test_a_client_that_is_left_leaves_no_thread_waiting(gateway: RunningGa
     def talks(session: Session) -> None:
         try:
             session.talk(np.zeros(16_000 * 60, np.int16))
-        except (GatewayError, websockets.ConnectionClosed) as error:
+        except GatewayError as error:
             told.append(error)
 
     def leaves() -> None:

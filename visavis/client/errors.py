@@ -63,6 +63,13 @@ def has_ended(closed: websockets.ConnectionClosed) -> bool:
     return closed.rcvd is not None and closed.rcvd.code == SESSION_ENDED
 
 
+def lost(closed: websockets.ConnectionClosed) -> GatewayError:
+    """What it is to who used the socket that was closed."""
+    if has_ended(closed):
+        return GatewayError("session_closed", "the session has ended")
+    return GatewayError("lost", f"the connection was lost: {closed}")
+
+
 def refusal(response: httpx.Response) -> GatewayError:
     """What an answer says that is no success."""
     try:

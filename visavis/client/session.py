@@ -19,6 +19,7 @@ from visavis.client.errors import (
     GatewayError,
     goes_on,
     has_ended,
+    lost,
     may_pass,
     refused_socket,
     unreachable,
@@ -168,7 +169,8 @@ class GatewaySession:
         """Be the microphone: `pcm` [N] int16 at 16 kHz in real time, then silence until `stop`.
 
         Real silence follows a recording, because a microphone is never off. pictures: take those
-        meanwhile, as a visitor's page does, and so have the face drawn; False: sound alone.
+        meanwhile, as a visitor's page does, and so have the face drawn; False: sound alone. Raises
+        GatewayError.
         """
         loop = asyncio.get_running_loop()
         silence = np.zeros(_MIC_CHUNK_SAMPLES, np.int16)
@@ -183,6 +185,8 @@ class GatewaySession:
                     sent += _MIC_CHUNK_SAMPLES
                     # A deadline from the start: sleeping by intervals would drift.
                     await asyncio.sleep(started + sent / MIC_RATE_HZ - loop.time())
+            except websockets.ConnectionClosed as closed:
+                raise lost(closed) from closed
             finally:
                 drain.cancel()
                 await asyncio.gather(drain, return_exceptions=True)
@@ -330,11 +334,11 @@ class GatewaySession:
             socket = await self._reconnect(path)
 
     def _goes_on(self, closed: websockets.ConnectionClosed) -> bool:
-        """Whether to connect again; False: the session has ended. Raises `closed` otherwise."""
+        """Whether to connect again; False: the session has ended. Raises GatewayError."""
         if has_ended(closed):
             return False
         if not self._client.reconnect_s and not goes_on(closed):
-            raise closed
+            raise lost(closed) from closed
         return True
 
     async def _connect(self, path: str) -> ClientConnection:

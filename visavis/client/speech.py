@@ -11,13 +11,14 @@ import websockets
 from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection
 
+from visavis.client.errors import lost
+
 
 class Speech:
     """The way of a program's speech to the face: utterances, one after the other.
 
     Made by `GatewaySession.bring_speech`. Sound may be sent as fast as it is made: what is too far
-    ahead is not taken before there is room for it. Raises websockets.ConnectionClosed where the
-    connection is lost.
+    ahead is not taken before there is room for it. Raises GatewayError where it is lost.
     """
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -30,7 +31,7 @@ class Speech:
     async def send(self, pcm: NDArray[np.int16] | bytes) -> None:
         """Sound of it: [N] int16, mono; or those samples little-endian."""
         sound = pcm if isinstance(pcm, bytes) else pcm.astype("<i2", copy=False).tobytes()
-        await self._socket.send(sound)
+        await self._send(sound)
 
     async def end(self) -> None:
         """The utterance is complete."""
@@ -51,4 +52,10 @@ class Speech:
             return
 
     async def _tell(self, message: dict[str, Any]) -> None:
-        await self._socket.send(json.dumps(message))
+        await self._send(json.dumps(message))
+
+    async def _send(self, message: str | bytes) -> None:
+        try:
+            await self._socket.send(message)
+        except websockets.ConnectionClosed as closed:
+            raise lost(closed) from closed

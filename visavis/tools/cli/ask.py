@@ -10,7 +10,6 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-import websockets
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
@@ -124,7 +123,8 @@ async def converse(
         async with asyncio.timeout(patience_s):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not (following.done() or exchange.turn):
-                _heard_to_its_end(*(tasks - {following}))
+                for microphone in tasks - {following}:
+                    microphone.result()  # why nobody hears the question
             await following
     except TimeoutError:
         raise VisavisError(f"no answer within {patience_s:.0f} s; was there speech?") from None
@@ -133,14 +133,6 @@ async def converse(
         following.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return exchange, await session.recording() if record else None
-
-
-def _heard_to_its_end(microphone: asyncio.Task[None]) -> None:
-    """Raises VisavisError where nobody hears the question."""
-    try:
-        microphone.result()
-    except websockets.ConnectionClosed as error:
-        raise VisavisError(f"the microphone's connection was lost: {error}") from None
 
 
 async def _follow(session: GatewaySession, exchange: Exchange) -> None:
