@@ -86,6 +86,20 @@ class NamedTool(_Part):
     function: NamedFunction
 
 
+class AllowedTools(_Part):
+    """Those of the tools that may be called now, and whether one of them has to be."""
+
+    mode: Literal["auto", "required"]
+    tools: list[NamedTool] = Field(min_length=1)
+
+
+class SomeTools(_Part):
+    """A choice of tools, as clients make it that offer the same ones with every question."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
 class StreamOptions(_Part):
     """Of an answer that comes as events."""
 
@@ -109,7 +123,7 @@ class ChatRequest(_Part):
     stop: str | list[str] | None = None
     seed: int | None = None
     tools: list[ToolOffered] | None = None
-    tool_choice: Literal["auto", "none", "required"] | NamedTool | None = None
+    tool_choice: Literal["auto", "none", "required"] | NamedTool | SomeTools | None = None
     parallel_tool_calls: bool | None = None
     n: int | None = None
     response_format: dict[str, Any] | None = None
@@ -129,8 +143,6 @@ class ChatRequest(_Part):
         self._check()
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         most = self.max_completion_tokens or self.max_tokens or LONGEST_ANSWER_TOKENS
-        named = self.tool_choice.function.name if isinstance(self.tool_choice, NamedTool) else ""
-        calling = self.tool_choice if isinstance(self.tool_choice, str) else "auto"
         return Wanted(
             _conversation(self.messages),
             min(most, LONGEST_ANSWER_TOKENS),
@@ -139,10 +151,29 @@ class ChatRequest(_Part):
             tuple(stop),
             # As many bits as the samplers have.
             None if self.seed is None else self.seed & 0xFFFFFFFF,
-            tuple(_offer(tool, index) for index, tool in enumerate(self.tools or ())),
-            ToolChoice("required" if named else calling, named),
+            self._offered(),
+            self._choice(),
             self.parallel_tool_calls is not False,
         )
+
+    def _offered(self) -> tuple[ToolOffer, ...]:
+        """The tools that may be called."""
+        offers = tuple(_offer(tool, index) for index, tool in enumerate(self.tools or ()))
+        if not isinstance(self.tool_choice, SomeTools):
+            return offers
+        allowed = {tool.function.name for tool in self.tool_choice.allowed_tools.tools}
+        if unknown := allowed - {offer.name for offer in offers}:
+            message = f"tool_choice: {min(unknown)[:80]!r} is none of the tools"
+            raise RefusedError(message, "tool_choice", "invalid_value")
+        return tuple(offer for offer in offers if offer.name in allowed)
+
+    def _choice(self) -> ToolChoice:
+        match self.tool_choice:
+            case NamedTool(function=named):
+                return ToolChoice("required", named.name)
+            case SomeTools(allowed_tools=allowed):
+                return ToolChoice(allowed.mode)
+        return ToolChoice(self.tool_choice or "auto")
 
     def _check(self) -> None:
         format_ = (self.response_format or {}).get("type", "text")

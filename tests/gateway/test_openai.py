@@ -40,6 +40,7 @@ CHAT, SPEECH = "/v1/chat/completions", "/v1/audio/speech"
 TRANSCRIPTIONS = "/v1/audio/transcriptions"
 RATE_HZ = 24_000
 HELLO = {"model": "visavis", "messages": [{"role": "user", "content": "Hello"}]}
+LOOK = {"type": "function", "function": {"name": "look"}}
 SPOKEN = {"model": "tts-1", "input": "Hello there.", "voice": "alloy"}
 PASSAGES = [("Hello there. How are you?", 500, 2500), ("你好。", 3000, 4000)]
 
@@ -261,6 +262,19 @@ async def test_calls_of_tools_come_whole_and_in_pieces(http: httpx.AsyncClient) 
     ]
 
 
+async def test_some_of_the_tools_may_be_allowed(http: httpx.AsyncClient) -> None:
+    tools = [LOOK, {"type": "function", "function": {"name": "walk"}}]
+    answer = await http.post(CHAT, json={**HELLO, "tools": tools, "tool_choice": allowing("look")})
+    assert answer.status_code == 200
+    assert [tool.name for tool in TOLD.asked.tools] == ["look"]
+    assert TOLD.asked.tool_choice.mode == llm_pb2.ToolChoice.REQUIRED
+
+
+def allowing(name: str) -> dict[str, Any]:
+    some = {"mode": "required", "tools": [{"type": "function", "function": {"name": name}}]}
+    return {"type": "allowed_tools", "allowed_tools": some}
+
+
 async def test_what_cannot_be_honoured_is_refused_by_name(http: httpx.AsyncClient) -> None:
     image = {"role": "user", "content": [{"type": "image_url"}]}
     wrong: list[tuple[dict[str, Any], str, str]] = [
@@ -271,6 +285,7 @@ async def test_what_cannot_be_honoured_is_refused_by_name(http: httpx.AsyncClien
         ({"functions": []}, "functions", "unsupported_parameter"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "unsupported_parameter"),
         ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tools": [LOOK], "tool_choice": allowing("go")}, "tool_choice", "invalid_value"),
         ({"temperature": 3}, "temperature", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
         ({"messages": [image]}, "messages[0].content", "unsupported_parameter"),
