@@ -433,10 +433,10 @@ async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
     told_off = replace(weather_asked(CALLED, result, calling="none"), sampling=few)
     text, pieces, _ = await answered(small_model, told_off)
     assert text and not pieces
-    text, pieces, _ = await answered(
+    text, _, ended = await answered(
         small_model, replace(weather_asked(CALLED, result), sampling=few)
     )
-    assert text or pieces
+    assert ended == "length" and "{" not in text, "a call that was cut off is no text"
     nonsense = Tools((Tool("x", "", '{"type": "nonsense"}'),), "required")
     with pytest.raises(InvalidInputError, match="could not be made"):
         await answered(small_model, BackendRequest(asked(), Sampling(8, 0.0), 0, tools=nonsense))
@@ -566,6 +566,7 @@ def test_no_more_is_read_than_was_allowed() -> None:
     assert (text, calls, done) == ("", [LOOKED], True)
     cut = read([LOOK[:40]])
     assert cut[1][0][0] == "look" and not cut[2]
+    assert read(["So: <tool_call>", LOOK[:12]]) == ("So: ", [], False)
 
 
 def test_a_template_without_tools_is_told_in_words() -> None:

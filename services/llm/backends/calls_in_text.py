@@ -198,9 +198,10 @@ class CallReader:
         return self._text
 
     def finish(self) -> str:
-        """Text that was held back."""
+        """Text that was held back. The beginning of a call that was cut off is none."""
         rest, self._held = self._held, ""
-        return "" if self._calls or self.done else rest
+        begun = not self._text and ("{" in rest or _MARKS[0] in rest)
+        return "" if self._calls or self.done or begun else rest
 
     def _read_text(self) -> str:
         """Up to a mark that a call begins, or what may become one."""
