@@ -76,6 +76,8 @@ class Place:
         self._settle = settle
         self._began_s = 0.0
         self._written_bytes = 0
+        self._shown_bytes = 0
+        """Of those."""
         self._given_up = False
 
     @property
@@ -98,8 +100,12 @@ class Place:
         """Of voice: so much is written that cannot have been heard yet."""
         if not self.text:
             return 0.0
-        written_s = self._written_bytes / _SPOKEN_BYTES_PER_S
-        return written_s - (self._clock.now() - self._began_s)
+        return self._said_s - (self._clock.now() - self._began_s)
+
+    @property
+    def _said_s(self) -> float:
+        """As long as a voice takes for what is written."""
+        return (self._written_bytes - self._shown_bytes) / _SPOKEN_BYTES_PER_S
 
     @property
     def given_up(self) -> bool:
@@ -119,10 +125,17 @@ class Place:
         """A piece of the answer."""
         if not text:
             return
-        self._began_s = self._began_s if self.text else self._clock.now()
+        # What comes once the voice has run dry is said from now on.
+        now = self._clock.now()
+        self._began_s = max(self._began_s, now - self._said_s) if self.text else now
         self.text += text
         self._written_bytes += len(text.encode())  # asked of all places at each piece of one
         self.tokens += 1
+        self._settle()
+
+    def showed(self, text: str) -> None:
+        """A part of what was written is not said: no voice is in hand by it."""
+        self._shown_bytes += len(text.encode())
         self._settle()
 
 

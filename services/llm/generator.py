@@ -235,6 +235,8 @@ class Generator:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
                     for piece in written.feed(text.feed(delta.text)):
+                        if isinstance(piece, Shown):
+                            place.showed(piece.text)
                         yield piece
                     if text.stopped or written.looping:
                         ledger.finish_reason = "stop"

@@ -125,6 +125,18 @@ async def test_a_call_that_is_written_as_text_is_not_said() -> None:
         assert await text_of(ask(backend, AnswerRequest(said, spoken=spoken))) == heard
 
 
+async def test_code_is_no_voice_in_hand() -> None:
+    clock, code = ManualClock(), "ls -l\n" * 40
+    backend = FakeBackend(*words(f"Do this:\n```sh\n{code}```\nFine."))
+    answer = ask(backend, AnswerRequest(HELLO, spoken=True), clock)
+    async for _ in answer.pieces:
+        pass
+    assert 0 < answer.place.reserve_s < 2, "what is said of it"
+    clock.advance(10.0)
+    answer.place.wrote("And so it goes on and on and on.")
+    assert answer.place.reserve_s == 2, "its voice had run dry"
+
+
 async def test_closing_the_pieces_frees_the_slot() -> None:
     backend = FakeBackend(*words("One two three"), hang=True)
     answer = ask(backend, AnswerRequest(HELLO))
