@@ -203,7 +203,8 @@ def test_nonsense_is_an_error_and_the_session_lives() -> None:
         told = talk.say("conversation.item.create", item=item, previous_item_id=[])
         assert told[0]["type"] == "error"
     call = {"type": "function_call", "call_id": "c", "name": "files.read", "arguments": "{}"}
-    assert code(talk.say("conversation.item.create", item=call)) == "invalid_value"
+    for wrong_call in (call, call | {"name": "read", "arguments": '{"at": NaN}'}):
+        assert code(talk.say("conversation.item.create", item=wrong_call)) == "invalid_value"
     asked: list[Any] = [3, {"tools": [{}]}, {"metadata": {str(i): "" for i in range(17)}}]
     for response in asked:
         assert code(talk.say("response.create", response=response)) != ""

@@ -270,7 +270,7 @@ def _tool_name(content: Mapping[Any, Any], param: str) -> str:
 def _json(content: Mapping[Any, Any], param: str) -> str:
     arguments = _string(content, "arguments", param)
     try:
-        if isinstance(from_json(arguments), dict):
+        if isinstance(from_json(arguments, allow_inf_nan=False), dict):
             return arguments
     except ValueError:
         pass
