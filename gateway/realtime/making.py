@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from pydantic_core import from_json
 
 from gateway.api.problems import code_of
 from gateway.background import Background
@@ -23,6 +22,7 @@ from gateway.realtime.protocol import effects as to_do
 from gateway.stages.plain_calls import PlainCalls, Speaking, Written
 from gateway.tools.offers import Call
 from visavis.serving.errors import VisavisError
+from visavis.wire.json_objects import is_json_object
 
 
 class Making:
@@ -73,7 +73,7 @@ class Making:
                     about = (piece.block, piece.language)
                     self._note(to_do.Written(effect.reply, piece.text, *about))
         cut = last.finish_reason == "length"
-        whole = [call for call in _joined(calls) if not cut or is_whole(call.arguments)]
+        whole = [call for call in _joined(calls) if not cut or is_json_object(call.arguments)]
         for number, call in enumerate(whole):
             call_id = call.id or f"call_{effect.reply}_{number}"
             self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
@@ -127,12 +127,3 @@ def _usage(last: Written) -> dict[str, Any]:
         "input_token_details": {"text_tokens": read, "audio_tokens": 0, "cached_tokens": 0},
         "output_token_details": {"text_tokens": written, "audio_tokens": 0},
     }
-
-
-def is_whole(arguments: str) -> bool:
-    """Whether they are JSON, and not cut."""
-    try:
-        from_json(arguments)
-    except ValueError:
-        return False
-    return True

@@ -20,6 +20,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import from_json
 
+from gateway.api.choices import json_of
 from gateway.api.events import explain
 from gateway.tools.offers import ToolOffer
 from visavis.serving.errors import InvalidInputError
@@ -276,7 +277,7 @@ def _named(
         if server.tools is not None and tool.name not in server.tools:
             continue
         try:
-            schema = json.dumps(tool.input_schema, ensure_ascii=False, allow_nan=False)
+            schema = json_of(tool.input_schema)
         except ValueError as error:
             log.warning("mcp server %s: %s is left out: its schema: %s", name, tool.name, error)
             continue

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 
 from gateway.talk.actions import Message
 from gateway.tools.offers import Call
+from visavis.wire.json_objects import is_json_object
 
 MOST_CALLS = 8
 """Of one round that are done."""
@@ -112,7 +113,7 @@ class ToolRounds:
         current.began_s = now
         wanted = []
         for number, call in enumerate(current.calls):
-            if not _is_object(call.arguments):
+            if not is_json_object(call.arguments or "{}"):
                 current.results[call.id] = _NO_OBJECT
             elif number >= MOST_CALLS:
                 current.results[call.id] = _TOO_MANY
@@ -158,7 +159,7 @@ class ToolRounds:
             if past.began_s is None or not past.complete or not past.calls:
                 continue
             calls = tuple(
-                call if _is_object(call.arguments) else replace(call, arguments="{}")
+                call if is_json_object(call.arguments or "{}") else replace(call, arguments="{}")
                 for call in past.calls
             )
             told.append(Message("assistant", "" if spoken else past.text.strip(), calls))
@@ -174,17 +175,6 @@ class ToolRounds:
 
 def _asked(call: Call) -> tuple[str, str]:
     """Alike for calls of one thing, however their arguments are laid out."""
-    if not _is_object(call.arguments):
+    if not is_json_object(call.arguments or "{}"):
         return call.name, call.arguments
     return call.name, json.dumps(json.loads(call.arguments or "{}"), sort_keys=True)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text or "{}", parse_constant=_no_json), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _no_json(constant: str) -> None:
-    raise ValueError(f"{constant}, which Python reads, is not JSON")

@@ -10,6 +10,7 @@ from typing import Any
 
 from services.llm.backends.base import ChatMessage, ToolCallDelta, Tools
 from visavis.serving.errors import EngineError, InvalidInputError
+from visavis.wire.json_objects import is_json_object
 
 MAX_TOOLS = 128
 MAX_SCHEMA_CHARS = 32_768
@@ -62,19 +63,8 @@ def check_calls(messages: Sequence[ChatMessage]) -> None:
             _check_object(call.arguments, f"messages[{index}].tool_calls", "arguments in JSON")
 
 
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text, parse_constant=_no_json), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _no_json(constant: str) -> None:
-    raise ValueError(f"{constant}, which Python reads, is not JSON")
-
-
 def _check_object(text: str, field: str, what: str) -> None:
-    if not _is_object(text):
+    if not is_json_object(text):
         raise InvalidInputError(f"{field}: {text[:80]!r} is no object with {what}")
 
 
@@ -138,4 +128,4 @@ class CallPieces:
         # Some servers count every call as number 0, and some of them give it no id.
         if piece.id:
             return bool(piece.name) and piece.id != self._ids[place]
-        return bool(piece.name and piece.arguments) and _is_object(self._arguments[place])
+        return bool(piece.name and piece.arguments) and is_json_object(self._arguments[place])

@@ -3,6 +3,7 @@
 `subjects`: every NATS subject, and the kinds of chunks.
 `media`: the chunks, as plain values and as bytes.
 `fields`: how a dataclass's fields travel in its protobuf message.
+`json_objects`: what of them is JSON.
 `clock`: the only place where the platform reads the time.
 `idle_order`: in which order the segments of idle life are seen.
 `permissions`: who may say and hear which of them.
