@@ -294,11 +294,9 @@ class Turn:
     # ------------------------------------------------------------ what is known of it
 
     def written(self, said: str) -> str:
-        """`said`, a beginning of its text, with the blocks that stand in it."""
+        """`said`, a beginning of its text, with its blocks: those behind it were seen, too."""
         parts, at = [], 0
         for block in self.shown:
-            if len(self.text[: block.chars].rstrip()) > len(said):
-                break
             parts += [said[at : block.chars], block.as_markdown]
             at = block.chars
         return "".join([*parts, said[at:]]).strip()

@@ -219,6 +219,19 @@ def test_the_face_does_not_freeze_while_code_is_written(talk: Conversation) -> N
     assert talk.said[1].content.startswith("Like this:\n```python\nx = 1 +"), "what was seen"
 
 
+def test_code_that_was_seen_is_remembered_though_its_place_was_not_heard(
+    talk: Conversation,
+) -> None:
+    talk.submit_text("Assign one to x.", 0)
+    talk.token(1, "Like this, and no other way:\n", last=False, now=0.5)
+    talk.shown(1, 1, "python", "x = 1\n", 0.6)
+    talk.voice(1, 1.6, (SpokenMark(9, 0.8),), last=False, now=0.7)
+    talk.started(1)
+    talk.played(1, 0.8, 1.5)
+    talk.submit_text("Shorter, please.", 2)
+    assert talk.said[1].content == "Like this\n```python\nx = 1\n```"
+
+
 def test_who_speaks_while_a_tool_is_at_work_is_listened_to(talk: Conversation) -> None:
     asked(talk, WEATHER, text="Let me look.")
     talk.voice(1, 0.8, last=False, now=0)
