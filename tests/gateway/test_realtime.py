@@ -177,6 +177,7 @@ def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
             "invalid_value",
         ),
         ({"type": "realtime", "tools": [{"name": "a.b"}]}, "session.tools.0.name", "invalid_value"),
+        ({"type": "realtime", "tools": [{"name": "a"}] * 2}, "session.tools", "invalid_value"),
     ],
 )
 def test_what_is_wrong_with_an_update_is_told_by_name(session: Any, param: str, why: str) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.api.choices import MAX_PERSONA_CHARACTERS, JsonSchema, Language, Name, ToolName
 from gateway.openai.errors import RefusedError
@@ -158,13 +158,21 @@ class Tool(_Part):
     parameters: JsonSchema | None = None
 
 
+def _named_apart(tools: tuple[Tool, ...]) -> tuple[Tool, ...]:
+    if len({tool.name for tool in tools}) < len(tools):
+        raise ValueError("two have one name")
+    return tools
+
+
 class NamedTool(_Part):
     type: Literal["function"]
     name: str
 
 
 Modalities: TypeAlias = tuple[Literal["audio", "text"]]
-Tools: TypeAlias = Annotated[tuple[Tool, ...], Field(max_length=_MOST_TOOLS)]
+Tools: TypeAlias = Annotated[
+    tuple[Tool, ...], Field(max_length=_MOST_TOOLS), AfterValidator(_named_apart)
+]
 WantedChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 OutputTokens: TypeAlias = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 
