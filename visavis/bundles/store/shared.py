@@ -55,9 +55,10 @@ async def share_bundle(
 ) -> bool:
     """Put a bundle that was made here where all machines have it from. False: it is there already.
 
-    What was shared under this name before goes. Raises ModelStoreError for a bundle that is not
-    here, was not made or is damaged, AtCapacityError for a file of more than LARGEST_FILE_BYTES,
-    NoStoreError, NoRoomError, BusError; what was carried by then is not carried again.
+    What is there is read, so that what is damaged on the bus is carried again. What was shared
+    under this name before goes. Raises ModelStoreError for a bundle that is not here, was not made
+    or is damaged, AtCapacityError for a file of more than LARGEST_FILE_BYTES, NoStoreError,
+    NoRoomError, BusError; what was carried by then is not carried again.
     """
     folder, catalog = default_model_dir(model_dir), default_catalog(model_dir)
     files = _made_files(catalog.manifest(name))
@@ -68,8 +69,12 @@ async def share_bundle(
     bucket = Bucket(bus, BUNDLES, LARGEST_FILE_BYTES)
     there = await bucket.index()
     wanted = {_object(name, file): file for file in files}
-    missing = {at: file for at, file in wanted.items() if there.get(at) != _digest(file)}
-    if not missing and there.get(name) == digest_of(text):
+    missing = {
+        at: file
+        for at, file in wanted.items()
+        if there.get(at) != _digest(file) or not await _is_whole(bucket, at)
+    }
+    if not missing and there.get(name) == digest_of(text) and await _is_whole(bucket, name):
         return False
     done, total = 0, sum(file.size_bytes for file in missing.values())
 
@@ -156,12 +161,14 @@ def _hint(name: str) -> str:
     return f"If it was made on another machine, say there `visavis bundle share {name} --nats URL`"
 
 
-def _anew(name: str) -> str:
-    """`share` alone carries nothing whose digest is noted on the bus."""
-    return (
-        f"Where it was made, say `visavis bundle unshare {name} --nats URL`, then "
-        f"`visavis bundle share {name} --nats URL`"
-    )
+async def _is_whole(bucket: Bucket, at: str) -> bool:
+    """Whether it reads as it was put: the index tells its digest, whatever has become of it."""
+    try:
+        async for _ in bucket.pieces(at):
+            pass
+    except NotWholeError:
+        return False
+    return True
 
 
 async def _shared_manifest(bus: Bus, name: str, problem: str) -> bytes:
@@ -205,7 +212,7 @@ async def _bring(bus: Bus, name: str, content: bytes, folder: Path) -> None:
                 await _fetch(bus, manifest, staging)
             except NotWholeError as error:
                 raise ModelStoreError(
-                    f"bundle {name} could not be fetched: {error}. {_anew(name)}"
+                    f"bundle {name} could not be fetched: {error}. {_hint(name)}"
                 ) from error
             (staging / MANIFEST_FILE).write_bytes(content)
             swap_in(staging, folder / name)
@@ -251,6 +258,6 @@ async def _fetch(bus: Bus, manifest: BundleManifest, staging: Path) -> None:
     if standing.state is not State.READY:
         raise ModelStoreError(
             f"bundle {name} on the bus is not what its manifest says "
-            f"({'; '.join(standing.problems)}). {_anew(name)}"
+            f"({'; '.join(standing.problems)}). {_hint(name)}"
         )
     log.info("%s: is here, and every file has its sha256", name)
