@@ -26,6 +26,8 @@ class Fault:
     retry_after: str = ""
     cut_after_bytes: int = -1
     """Close the connection after so many bytes of the body."""
+    piece_bytes: int = 0
+    """Send no more than this, as a part."""
     damage: bool = False
     """Flip the last byte."""
     led_to: str = ""
@@ -179,7 +181,7 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
             headers = {"Content-Type": hosted.content_type}
             if hosted.etag:
                 headers["ETag"] = etag
-            body, status = hosted.body, 200
+            body, status, start = hosted.body, 200, 0
             found = re.fullmatch(r"bytes=(\d+)-", wanted)
             same = self.headers.get("If-Range", etag) == etag
             if found and hosted.ranges and same:
@@ -187,8 +189,12 @@ def _handler(registry: Registry) -> type[BaseHTTPRequestHandler]:
                 if start >= len(body):
                     self._answer(416, b"")
                     return
-                headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
                 body, status = body[start:], 206
+            if fault.piece_bytes:
+                body, status = body[: fault.piece_bytes], 206
+            if status == 206:
+                part = f"{start}-{start + len(body) - 1}"
+                headers["Content-Range"] = f"bytes {part}/{len(hosted.body)}"
             if fault.damage:
                 body = body[:-1] + bytes([body[-1] ^ 1])
             self._answer(status, body, headers, fault.cut_after_bytes)

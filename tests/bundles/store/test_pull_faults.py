@@ -97,6 +97,15 @@ def test_without_anything_that_proves_the_same_file_it_starts_over(store: Store)
     assert store.registry.ranges_asked("/a.bin") == ["", ""]
 
 
+def test_a_file_that_comes_in_pieces_is_put_together(store: Store) -> None:
+    store.declare(
+        "ear", [file_of("a", NOISE, {"kind": "file", "location": f"{store.registry.url}/a"})]
+    )
+    store.registry.add("/a", NOISE).faults = [Fault(piece_bytes=400_000)] * 2
+    store.pull("ear")
+    assert store.registry.ranges_asked("/a") == ["", "bytes=400000-", "bytes=800000-"]
+
+
 def test_a_line_that_moves_forward_is_given_more_tries(store: Store) -> None:
     host(store, *[Fault(cut_after_bytes=120_000)] * 8)
     store.pull("ear", attempts=2)
@@ -104,7 +113,7 @@ def test_a_line_that_moves_forward_is_given_more_tries(store: Store) -> None:
 
 
 def test_waits_grow_and_the_server_may_ask_for_one(store: Store) -> None:
-    host(store, Fault(status=503, retry_after="7"), Fault(status=503, retry_after="soon"))
+    host(store, Fault(status=503, retry_after="7"), Fault(status=503, retry_after="²"))
     store.pull("ear")
     assert store.waits_s[0] == 7.0
     assert 0.8 <= store.waits_s[1] <= 1.2
@@ -115,6 +124,16 @@ def test_a_refusal_is_not_repeated(store: Store) -> None:
     with pytest.raises(ModelStoreError, match=r"answers 403 Forbidden; check the address"):
         store.pull("ear")
     assert len(store.registry.ranges_asked(NAME)) == 1
+
+
+def test_a_page_that_wants_a_login_is_not_taken_for_the_file(store: Store) -> None:
+    hosted = host(store, Fault(cut_after_bytes=600_000))
+    with pytest.raises(ModelStoreError):
+        store.pull("ear", attempts=1)
+    hosted.content_type, hosted.ranges = "text/html; charset=utf-8", False
+    with pytest.raises(ModelStoreError, match=r"is a web page and not the file.* wants a login"):
+        store.pull("ear")
+    assert len(partial(store)) == 1, "what came before the login ran out is lost"
 
 
 def test_an_index_that_is_down_is_named(store: Store) -> None:

@@ -192,6 +192,11 @@ class Downloader:
                 f"{archive.label}: {_shown(str(answer.url))} answers {status} "
                 f"{answer.reason_phrase}; check the address and your access to it"
             )
+        if answer.headers.get("content-type", "").startswith("text/html"):
+            raise ModelStoreError(
+                f"{archive.label}: {_shown(str(answer.url))} is a web page and not the file, as "
+                "where a network or a proxy wants a login: open it in a browser, and pull again"
+            )
         return 0
 
     def _check(self, remote: Remote, part: Path) -> None:
@@ -247,6 +252,9 @@ def _write_note(target: Path, remote: Remote, answer: httpx.Response) -> None:
 
 
 def _total(answer: httpx.Response, offset: int, remote: Remote) -> int | None:
+    # A server may send less than was asked for, and is asked for the rest.
+    if told := re.fullmatch(r"bytes \d+-\d+/(\d+)", answer.headers.get("content-range", "")):
+        return int(told[1])
     length = answer.headers.get("content-length")
     if length is None or "content-encoding" in answer.headers:
         return remote.size_bytes

@@ -142,7 +142,7 @@ class Patience:
     def pause(self, failures: int, retry_after: str | None = None) -> None:
         """Wait before the next attempt: doubling, with jitter, or as the server asks."""
         wait_s = self.first_wait_s * 2 ** (failures - 1) * random.uniform(0.8, 1.2)
-        if retry_after is not None and retry_after.isdigit():
+        if retry_after is not None and retry_after.isdecimal():
             wait_s = float(retry_after)
         (self.sleep or self.cancel.wait)(min(wait_s, _MAX_WAIT_S))
         self.check()
