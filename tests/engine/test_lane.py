@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Sequence
 from typing import Any
 
@@ -23,6 +24,10 @@ from visavis.serving.errors import AtCapacityError, EngineError, SupersededError
 
 def queue(limit: int = 100) -> DeadlineQueue[str]:
     return DeadlineQueue(limit)
+
+
+class Owner:
+    """Somebody who asks."""
 
 
 def run_of(requests: DeadlineQueue[str], now_s: float) -> list[str]:
@@ -197,6 +202,15 @@ def test_of_those_who_are_late_whoever_has_had_least_goes_first() -> None:
     requests.add("greedy 3", Urgency(owner="greedy"), 6.0)
     requests.add("new", Urgency(owner="new"), 6.1)
     assert run_of(requests, 6.2) == ["new"] and run_of(requests, 6.2) == ["greedy 3"]
+
+
+def test_owners_who_come_once_are_not_kept_account_of_for_ever() -> None:
+    requests, owners = queue(), [Owner() for _ in range(300)]
+    first = weakref.ref(owners[0])
+    while owners:
+        requests.add("", Urgency(owner=owners.pop(0)), 5.0)
+        requests.finished(requests.take(5.0), 0.1)
+    assert first() is None
 
 
 def test_what_becomes_more_urgent_while_it_waits_is_moved_up() -> None:

@@ -17,7 +17,7 @@ from visavis.serving.errors import AtCapacityError
 Item = TypeVar("Item")
 
 _ACCOUNTS = 256
-"""So many owners are kept account of before those who are owed nothing are forgotten."""
+"""So many owners are kept account of before those who do not wait are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ class DeadlineQueue(Generic[Item]):
         """A run that `take` gave has taken so long: its owners have had it."""
         for waiting in run:
             owner = waiting.urgency.owner
-            # Whoever was forgotten was owed nothing.
+            # Whoever was forgotten begins anew.
             self._used_s[owner] = self._used_s.get(owner, self._served_s) + seconds / len(run)
 
     def clear(self) -> list[Waiting[Item]]:
@@ -214,11 +214,8 @@ class DeadlineQueue(Generic[Item]):
         self._waiting = [waiting for waiting in self._waiting if not waiting.left]
 
     def _forget_owners(self) -> None:
-        """Who has had no more than whoever comes anew is taken to have had."""
         waiting = {waiting.urgency.owner for waiting in self._waiting}
-        for owner, used_s in list(self._used_s.items()):
-            if used_s <= self._served_s and owner not in waiting:
-                del self._used_s[owner]
+        self._used_s = {owner: used_s for owner, used_s in self._used_s.items() if owner in waiting}
 
 
 def _deadline_s(urgency: Urgency, now_s: float) -> float:
