@@ -390,9 +390,10 @@ class EngineLane:
     def _hand(self, urgency: Urgency, run: Sequence[_Asked], now_s: float) -> InHand:
         deadline_s = urgency.deadline_s
         left_s = None if deadline_s is None else deadline_s - now_s
-        hand = InHand(urgency, waiting=len(run), left_s=left_s)
         with self._changed:
-            for asked in run:
+            waiting = [asked for asked in run if asked.wanted]  # who is gone by now leaves no more
+            hand = InHand(urgency, waiting=len(waiting), left_s=left_s)
+            for asked in waiting:
                 asked.hand = hand
         return hand
 

@@ -5,9 +5,11 @@ That it computes and describes itself as every backend does, `tests/engine/test_
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -18,6 +20,7 @@ from onnx import TensorProto, helper
 from tests.fakes import ManualClock
 from tests.triton_server import QUEUE_FULL, TOO_LATE, TritonDouble, serving
 from visavis.engine import Engine, EngineLane, EngineOptions, TritonOptions, Urgency, open_engine
+from visavis.engine.in_hand import InHand
 from visavis.serving.errors import (
     AtCapacityError,
     EngineError,
@@ -95,6 +98,25 @@ async def test_what_nobody_waits_for_any_more_is_taken_back(
     assert await asyncio.to_thread(double.cancelled.acquire, timeout=10)
     double.hold.set()
     assert await lane.run(twice, engine, 4.0) == 8.0
+
+
+async def test_what_is_given_up_as_its_run_begins_is_taken_back(
+    double: TritonDouble, engine: Engine, lane: EngineLane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+
+    def in_hand(*told: Any, **more: Any) -> InHand:
+        loop.call_soon_threadsafe(run.cancel)
+        time.sleep(0.05)  # the lane hears of it
+        return InHand(*told, **more)
+
+    monkeypatch.setattr("visavis.engine.lane.InHand", in_hand)
+    double.hold.clear()
+    run = asyncio.ensure_future(lane.run(twice, engine, 1.0))
+    await asyncio.wait([run])
+    ended, _ = await asyncio.wait([asyncio.ensure_future(asyncio.to_thread(lane.close))], timeout=2)
+    double.hold.set()
+    assert ended, "the thread waits for an answer that nobody wants"
 
 
 async def test_the_server_is_told_how_urgent_it_is_and_how_long_it_may_wait(
