@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,15 @@ from services.llm.settings import LlmSettings
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.settings import load_settings
 from visavis.tools.cli.main import main
-from visavis.tools.stack.keys import STACK_FILE, USERS_FILE, Keys, stack_secret, write_keys
+from visavis.tools.stack.keys import (
+    STACK_FILE,
+    USERS_FILE,
+    Keys,
+    leave_for_owner,
+    private_folder,
+    stack_secret,
+    write_keys,
+)
 from visavis.wire.permissions import Login, User, users_config
 
 
@@ -84,6 +94,18 @@ def test_tools_find_the_secret_of_a_stack_elsewhere(
     assert stack_secret(elsewhere) == (tmp_path / STACK_FILE).read_text().strip()
     monkeypatch.setenv("VISAVIS_STACK_SECRET", "given")
     assert stack_secret(elsewhere) == "given"
+
+
+def test_tools_find_the_secret_of_a_stack_here_whatever_more_it_tells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    keys = Keys.draw()
+    folder = private_folder(tmp_path)
+    leave_for_owner(folder, 8080, keys, "nats://127.0.0.1:4222")
+    (told,) = folder.iterdir()
+    told.write_text(json.dumps({**json.loads(told.read_text()), "of a newer version": 1}))
+    assert stack_secret("http://127.0.0.1:8080") == keys.stack
 
 
 def test_drawn_keys_are_told_to_nobody_by_accident() -> None:

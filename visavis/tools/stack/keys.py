@@ -119,9 +119,11 @@ def leave_for_owner(folder: Path, port: int, keys: Keys, nats_url: str) -> None:
 def keys_here(port: int) -> OwnersKeys | None:
     """Of the stack of ours whose gateway listens on `port`; None: there is none."""
     for path in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*/{port}.keys"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
+        with contextlib.suppress(OSError, ValueError, LookupError):
             if path.stat().st_uid == os.getuid():
-                return OwnersKeys(**json.loads(path.read_text(encoding="utf-8")))
+                told = json.loads(path.read_text(encoding="utf-8"))
+                # A stack of another version may tell more.
+                return OwnersKeys(told["nats_url"], told["password"], told["stack"])
     return None
 
 
