@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes.util
-import errno
 import importlib.metadata
 import os
 import platform
@@ -24,7 +23,7 @@ from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
 from visavis.serving.addresses import in_address
 from visavis.serving.errors import BusError, ModelStoreError
-from visavis.tools.stack.nats_server import check_listening, nats_server_binary
+from visavis.tools.stack.nats_server import CannotListenError, check_listening, nats_server_binary
 
 OLDEST_PYTHON = (3, 11)
 # The stack with the default weights stays below this; see the memory figure in README.
@@ -33,8 +32,6 @@ EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
 CODECS = {"libx264": "H.264 video", "libvpx": "VP8 video", "aac": "recordings", "libopus": "voice"}
 _TELLING_CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimd")
 _ASK_TIMEOUT_S = 10
-# Another port would do; what else there is, is the address's.
-_OF_THE_PORT = (errno.EADDRINUSE, errno.EACCES)
 
 
 class Level(StrEnum):
@@ -270,14 +267,9 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
 
 def check_port(host: str, port: int) -> Iterator[Finding]:
     """Whether the page's address is free; all other ports are chosen when the stack starts."""
-    address = f"{in_address(host)}:{port}"
     try:
         check_listening(host, port)
-    except OSError as error:
-        detail = f"{address} cannot be used ({error.strerror})"
-        if error.errno == errno.EADDRINUSE:
-            detail += "; perhaps visavis runs already"
-        another = "port 0" if error.errno in _OF_THE_PORT else "host 127.0.0.1"
-        yield Finding("port", Level.NOTE, detail, f"visavis up --{another}")
+    except CannotListenError as error:
+        yield Finding("port", Level.NOTE, error.problem, error.remedy)
         return
-    yield Finding("port", Level.OK, f"{address} is free")
+    yield Finding("port", Level.OK, f"{in_address(host)}:{port} is free")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import shutil
 import socket
@@ -13,12 +14,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-from visavis.serving.errors import BusError
+from visavis.serving.errors import BusError, VisavisError
 from visavis.tools.stack.process import Child, State
 
 _START_TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _GREETING_TIMEOUT_S = 0.5
+_ANOTHER_PORT = {
+    errno.EADDRINUSE: "is another visavis running? Choose a free port with --port",
+    errno.EACCES: "choose a port above 1023 with --port",
+}
+_ANOTHER_HOST = "choose an address of this machine with --host"
+
+
+class CannotListenError(VisavisError):
+    """No server could listen there: the `problem`, and its `remedy`."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        self.problem = f"port {port} on {host} cannot be listened on: {error.strerror}"
+        self.remedy = _ANOTHER_PORT.get(error.errno or 0, _ANOTHER_HOST)
+        super().__init__(f"{self.problem}; {self.remedy}")
 
 
 def nats_server_binary() -> Path:
@@ -39,10 +54,13 @@ def free_port() -> int:
 
 
 def check_listening(host: str, port: int) -> None:
-    """Raises OSError where no server could listen there now, on each address that `host` names."""
-    # As servers do: a port of which old connections linger is free.
-    for one in _bound(host, port, socket.SO_REUSEADDR):
-        one.close()
+    """Raises CannotListenError where no server could now, on each address that `host` names."""
+    try:
+        # As servers do: a port of which old connections linger is free.
+        for one in _bound(host, port, socket.SO_REUSEADDR):
+            one.close()
+    except OSError as error:
+        raise CannotListenError(host, port, error) from error
 
 
 def hold_port(host: str, port: int) -> list[socket.socket]:

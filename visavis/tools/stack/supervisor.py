@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import os
 import secrets
@@ -51,11 +50,6 @@ log = logging.getLogger(__name__)
 SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
 _OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
-_ANOTHER_PORT = {
-    errno.EADDRINUSE: "is another visavis running? Choose a free port with --port",
-    errno.EACCES: "choose a port above 1023 with --port",
-}
-_ANOTHER_HOST = "choose an address of this machine with --host"
 _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 3.0
 _LONGEST_COMPUTING_S = 900.0
@@ -225,14 +219,7 @@ class Stack:
 
     def _check_options(self) -> None:
         """Before anything is started. Raises VisavisError."""
-        try:
-            check_listening(self.options.host, self.port)
-        except OSError as error:
-            remedy = _ANOTHER_PORT.get(error.errno or 0, _ANOTHER_HOST)
-            raise VisavisError(
-                f"port {self.port} on {self.options.host} cannot be listened on: {error.strerror}; "
-                f"{remedy}"
-            ) from error
+        check_listening(self.options.host, self.port)
         self._held = hold_port(self.options.host, self.port)
         try:
             make_log_dir(self.options.log_dir)
