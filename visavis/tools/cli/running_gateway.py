@@ -12,7 +12,7 @@ from rich.console import Console
 
 from visavis.client import GatewayClient
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.cli.up import stack_arguments, token_key
+from visavis.tools.cli.up import gateway_section, stack_arguments, token_key
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
@@ -51,7 +51,9 @@ async def running_gateway(
     for name, more in (flags or {}).items():
         arguments[name] += more
     options = StackOptions(
-        log_dir=log_dir() / command, token_key=token_key(config), arguments=arguments
+        log_dir=log_dir() / command,
+        token_key=token_key(gateway_section(config)),
+        arguments=arguments,
     )
     with console.status("No stack is running; starting one …"):
         stack = await Stack(options).__aenter__()

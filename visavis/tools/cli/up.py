@@ -141,7 +141,7 @@ def up(
     counts = replica_counts(replicas)
     if api_key_file is not None and not api_key:
         secret_in(api_key_file, "--api-key-file")  # what is wrong with it is told at once
-    told = _gateway_section(config)
+    told = gateway_section(config)
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
     console = Console(file=cast(TextIO, _Lasting(sys.stdout)))
@@ -158,7 +158,7 @@ def up(
         host=host,
         port=port,
         api_key=api_key,
-        token_key=token_key(config),
+        token_key=token_key(told),
         arguments=arguments,
         replicas=counts,
     )
@@ -303,16 +303,12 @@ def _not_replicas(why: str) -> typer.BadParameter:
     return typer.BadParameter(f"{why}; write it as face=2,tts=2", param_hint="--replicas")
 
 
-def token_key(config: Path | None) -> str:
-    """What a stack's gateways sign session tokens with; "" where they are told elsewhere.
-
-    Raises SettingsError where the file is not in order.
-    """
-    elsewhere = {"token_key", "token_key_file"} & _gateway_section(config).keys()
-    return "" if elsewhere else new_token_key()
+def token_key(told: Mapping[str, Any]) -> str:
+    """What a stack's gateways sign session tokens with; "" where their section tells it."""
+    return "" if {"token_key", "token_key_file"} & told.keys() else new_token_key()
 
 
-def _gateway_section(config: Path | None) -> dict[str, Any]:
+def gateway_section(config: Path | None) -> dict[str, Any]:
     """What a stack's file tells its gateways. Raises SettingsError where it is not in order."""
     if config is None:
         return {}
