@@ -111,6 +111,8 @@ async def test_the_one_who_asks_is_told_each_step_and_why_it_failed(
     path = control.socket_path(folder, 8080)
     async with control.listening(path, restart):
         assert list(control.running_stacks(folder)) == [8080]
+        async with control.listening(path, restart):
+            pass  # of a stack with this port of another host
         assert [step async for step in control.ask_restart(path, ["face"])] == ["face starts"]
         with pytest.raises(VisavisError, match="there is no nose"):
             async for _ in control.ask_restart(path, ["nose"]):

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from io import StringIO
@@ -21,6 +22,7 @@ from visavis.serving.errors import SettingsError
 from visavis.tools.cli import up
 from visavis.tools.cli.main import app
 from visavis.tools.cli.up import replica_counts
+from visavis.tools.stack.control import socket_path
 from visavis.tools.stack.supervisor import StackOptions
 
 
@@ -78,6 +80,15 @@ def test_a_configuration_that_is_no_toml_is_told_at_once(tmp_path: Path) -> None
     file.write_text("[gateway\n")
     error = CliRunner().invoke(app, ["up", "--config", str(file)]).exception
     assert isinstance(error, SettingsError) and "--config" in str(error) and "TOML" in str(error)
+
+
+def test_a_stack_whose_logs_would_be_mixed_with_another_ones_is_told_so(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(socket_path(tmp_path, 8090)))
+        other.listen()
+        result = CliRunner().invoke(app, ["up", "--logs", str(tmp_path)])
+    assert "The stack at port 8090 has its logs in" in result.output
+    assert "--logs" in result.output
 
 
 @pytest.mark.parametrize(

@@ -145,8 +145,12 @@ def up(
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
     console = Console(file=cast(TextIO, _Lasting(sys.stdout)))
+    folder = logs or log_dir()
+    for other in running_stacks(folder):
+        shared = f"The stack at port {other} has its logs in {escape(str(folder))}, too"
+        console.print(f"[yellow]{shared}[/yellow]: --logs keeps them apart", soft_wrap=True)
     names = chosen_bundles(profile, console)
-    _compile_meanwhile(names, logs or log_dir())
+    _compile_meanwhile(names, folder)
     pull_missing(names, console)
     arguments = stack_arguments(profile, config, answers, knowledge)
     arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
@@ -154,7 +158,7 @@ def up(
         # Read anew by each gateway that is started, so a new key takes a restart and no more.
         arguments[GATEWAY] += ["--api-key-file", str(api_key_file.resolve())]
     options = StackOptions(
-        log_dir=logs or log_dir(),
+        log_dir=folder,
         host=host,
         port=port,
         api_key=api_key,
@@ -162,7 +166,7 @@ def up(
         arguments=arguments,
         replicas=counts,
     )
-    _tell_of_the_stack(options.log_dir, console)
+    _tell_of_the_stack(folder, console)
     asyncio.run(_run(options, console))
 
 

@@ -65,7 +65,8 @@ async def listening(path: Path, restart: Restart) -> AsyncIterator[None]:
 
     with contextlib.ExitStack() as held:
         try:
-            # Of a stack that was killed: nobody else has our port.
+            if await asyncio.to_thread(_answers, path):
+                raise FileExistsError("another stack has this port, of another host; see --logs")
             await asyncio.to_thread(path.unlink, missing_ok=True)
             address = held.enter_context(_address(path))
             server = await asyncio.start_unix_server(connected, address)
