@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from visavis.serving.errors import InvalidInputError
+from tests.full_disk import limited_files
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.output import check_output, write_json
 
 
@@ -53,3 +54,12 @@ def test_what_json_does_not_know_is_null(tmp_path: Path) -> None:
     text = (tmp_path / "run.json").read_text()
     expected = {"bounds": {"skew": None, "lag": [0.5, None]}, "visitors": 2}
     assert json.loads(text, parse_constant=refuse) == expected
+
+
+def test_a_disk_that_is_full_takes_nothing_from_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "run.json"
+    write_json(path, {"run": 1})
+    before = path.read_text()
+    with limited_files(1000), pytest.raises(VisavisError, match=r"run\.json: cannot be written"):
+        write_json(path, {"runs": list(range(10_000))})
+    assert path.read_text() == before and list(tmp_path.iterdir()) == [path]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -28,16 +29,19 @@ def check_output(path: Path | None, suffix: str) -> None:
         raise InvalidInputError(f"{path}: name it {path.stem}{suffix}")
     if not folder.is_dir():
         raise InvalidInputError(f"{folder}: no such folder; make it first, or choose another")
-    blocked = path if path.exists() else folder
-    if not os.access(blocked, os.W_OK):
-        raise InvalidInputError(f"{blocked}: you may not write there; choose another place")
+    if not os.access(folder, os.W_OK):
+        raise InvalidInputError(f"{folder}: you may not write there; choose another place")
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Raises VisavisError where the file cannot be written."""
+    """Raises VisavisError where the file cannot be written; one that was there stays, then."""
+    unfinished = path.with_name(f".{path.name}")
     try:
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
+        unfinished.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            unfinished.unlink()
         raise VisavisError(f"{path}: cannot be written: {error.strerror}") from error
 
 
