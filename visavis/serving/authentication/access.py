@@ -55,7 +55,8 @@ class Certificates:
             if self.cert is not None:
                 context.load_cert_chain(self.cert, self.key)
         except OSError as error:  # ssl.SSLError is one
-            raise SettingsError(f"stack_tls: the certificates cannot be used: {error}") from None
+            files = ", ".join(str(path) for path in (self.ca, self.cert, self.key) if path)
+            raise SettingsError(f"certificates ({files}) cannot be used: {error}") from None
         return context
 
 

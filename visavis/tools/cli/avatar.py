@@ -127,9 +127,10 @@ def add(
         packed = _zipped(bundle) if bundle.is_dir() else bundle.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{bundle}: cannot be read: {error.strerror}") from error
-    if not packed.startswith(b"PK"):
+    if not packed.startswith(b"PK\x03\x04"):  # an empty zip begins otherwise
         raise InvalidInputError(
-            f"{bundle}: neither a folder nor a zip; `visavis avatar create` takes a photo"
+            f"{bundle}: neither a head bundle's folder nor a zip of it; `visavis avatar create` "
+            "takes a photo"
         )
     _make(name or bundle.stem, packed, {}, url, api_key, "Reading the head …")
 

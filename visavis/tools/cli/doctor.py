@@ -31,7 +31,7 @@ _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.WRONG: "red"}
 
 def examine(profile: str, model_dir: Path | None, host: str, port: int) -> Iterator[Finding]:
     """Every finding, in the order of the report; ModelStoreError if there is no such profile."""
-    catalog = default_catalog()
+    catalog = default_catalog(model_dir)
     folder = default_model_dir(model_dir)
     catalog.profile(profile)
     yield from check_machine()

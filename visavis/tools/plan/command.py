@@ -193,8 +193,10 @@ def _targets(slo: Sequence[str]) -> dict[str, float]:
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInputError(f"{path}: cannot be read: {error}") from error
+    except OSError as error:
+        raise InvalidInputError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise InvalidInputError(f"{path}: not UTF-8 text") from None
 
 
 def _read_yaml(path: Path) -> Any:
