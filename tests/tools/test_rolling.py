@@ -123,6 +123,7 @@ async def test_the_one_who_asks_is_told_each_step_and_why_it_failed(
 def test_where_no_stack_runs_that_is_said(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left_behind:
         left_behind.bind(str(control.socket_path(tmp_path, 8080)))
-    result = CliRunner().invoke(app, ["restart", "all", "--logs", str(tmp_path)])
-    assert isinstance(result.exception, VisavisError)
-    assert "no stack runs here" in str(result.exception)
+    for which, said in ([], "no stack runs here that"), (["--port", "8080"], "here at port 8080"):
+        result = CliRunner().invoke(app, ["restart", "all", "--logs", str(tmp_path), *which])
+        assert isinstance(result.exception, VisavisError)
+        assert said in str(result.exception)

@@ -203,11 +203,12 @@ def restart(
         visavis restart all
     """
     folder = logs or log_dir()
-    found = [port] if port else list(running_stacks(folder))
+    found = [running for running in running_stacks(folder) if port in (0, running)]
     if not found:
+        at = f" at port {port}" if port else ""
         raise VisavisError(
-            f"no stack runs here that keeps its logs in {folder}; start one with `visavis up`, or "
-            "say with --logs where its logs are"
+            f"no stack runs here{at} that keeps its logs in {folder}; start one with `visavis up`, "
+            "or say with --logs where its logs are"
         )
     if len(found) > 1:
         ports = ", ".join(map(str, found))
