@@ -134,7 +134,8 @@ def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
         return "", f"not JSON, at character {place[0] + 1}"
     if not place and isinstance(fault.get("input"), bytes):
         return "", "not taken for JSON; send it with Content-Type: application/json"
-    return ".".join(str(part)[:80] for part in place), fault["msg"]
+    why = str(fault["msg"]).removeprefix("Value error, ")  # pydantic's, before words of ours
+    return ".".join(str(part)[:80] for part in place), why
 
 
 async def _ours(_request: Request, error: Exception) -> JSONResponse:

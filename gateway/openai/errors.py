@@ -123,7 +123,7 @@ def _message_of(error: Exception) -> str:
         return str(error.detail)
     if isinstance(error, RequestValidationError):
         field, why = fault_of(_fault(error))
-        return sendable(f"{field or 'body'}: {why.removeprefix('Value error, ')}")
+        return sendable(f"{field or 'body'}: {why}")
     if isinstance(error, VisavisError):
         return str(error)
     return "internal error; see the gateway's log"

@@ -80,6 +80,7 @@ async def test_a_session_goes_on_from_what_was_said_in_another(
         ([], "body"),
         ({"queue": 0}, "queue"),
         ({"tools": [{"name": f"t{k}", "description": "x" * 1100} for k in range(64)]}, "64000"),
+        ({"style": "weird"}, "style: there is no style 'weird'; known are neutral, happy"),
         ({f"key{index}": 1 for index in range(5000)}, "key7"),
     ],
 )
