@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from visavis.client import GatewayClient, GatewayError
 from visavis.tools.cli.main import main
 from visavis.tools.stack.nats_server import free_port
 
@@ -21,6 +24,12 @@ def test_who_is_not_there_is_named_with_what_to_do(
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert f"no gateway answers at {url}; start one with `visavis up`" in told and "--url" in told
+
+
+async def test_bytes_of_a_command_line_that_are_no_text_are_told() -> None:
+    async with GatewayClient("http://127.0.0.1:1") as client:
+        with pytest.raises(GatewayError, match="a character that is none"):
+            await client.call("POST", "/v1/sessions/x/text", json={"text": os.fsdecode(b"\xff")})
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,8 @@ class GatewayClient:
             response = await self._http.request(method, path, headers=headers, **arguments)
         except httpx.HTTPError as error:
             raise unreachable(self.url, error, answered=self._answered) from error
+        except UnicodeEncodeError:
+            raise GatewayError("bad_text", "what is sent holds a character that is none") from None
         self._answered = True
         if not response.is_success:
             raise refusal(response)
