@@ -23,6 +23,7 @@ from visavis.tools.cli import up
 from visavis.tools.cli.main import app
 from visavis.tools.cli.up import replica_counts
 from visavis.tools.stack.control import socket_path
+from visavis.tools.stack.nats_server import CannotListenError
 from visavis.tools.stack.supervisor import StackOptions
 
 
@@ -82,11 +83,18 @@ def test_a_configuration_that_is_no_toml_is_told_at_once(tmp_path: Path) -> None
     assert isinstance(error, SettingsError) and "--config" in str(error) and "TOML" in str(error)
 
 
+def test_a_port_that_is_taken_is_told_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        error = CliRunner().invoke(app, ["up", "--port", port]).exception
+    assert isinstance(error, CannotListenError) and port in str(error)
+
+
 def test_a_stack_whose_logs_would_be_mixed_with_another_ones_is_told_so(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(socket_path(tmp_path, 8090)))
         other.listen()
-        result = CliRunner().invoke(app, ["up", "--logs", str(tmp_path)])
+        result = CliRunner().invoke(app, ["up", "--port", "0", "--logs", str(tmp_path)])
     assert "The stack at port 8090 has its logs in" in result.output
     assert "--logs" in result.output
 
@@ -106,7 +114,7 @@ def test_who_would_be_reached_without_a_key_is_told_at_once(
 ) -> None:
     file = tmp_path / "visavis.toml"
     file.write_text(told)
-    flags = ["up", "--host", "0.0.0.0", "--config", str(file)]
+    flags = ["up", "--host", "0.0.0.0", "--port", "0", "--config", str(file)]
     error = CliRunner(env=environment).invoke(app, flags).exception
     assert isinstance(error, wanted), error
     if wanted is SettingsError:
@@ -160,7 +168,7 @@ def run_up(
         monkeypatch.setattr(up, name, lambda *_: [])
     before = signal.signal(signal.SIGHUP, hangup)
     try:
-        up.up(logs=folder)
+        up.up(port=0, logs=folder)
     finally:
         signal.signal(signal.SIGHUP, before)
 

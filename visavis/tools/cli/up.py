@@ -30,6 +30,7 @@ from visavis.serving.trust import own_certificate
 from visavis.tools.cli.models import chosen_bundles, pull_missing
 from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
 from visavis.tools.stack.keys import write_keys
+from visavis.tools.stack.nats_server import check_listening
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log, python_child
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import (
@@ -144,6 +145,7 @@ def up(
     told = gateway_section(config)
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
+    check_listening(host, port)  # the stack does, too, but behind a pull of minutes
     console = Console(file=cast(TextIO, _Lasting(sys.stdout)))
     folder = logs or log_dir()
     for other in running_stacks(folder):
