@@ -21,7 +21,7 @@ from services.llm.servicer import read_request
 from services.tts.servicer import read_options as speech_options
 from services.tts.text.chunker import TextChunker
 from services.tts.text.english import say_addresses
-from services.tts.text.mandarin import normalize
+from services.tts.text.mandarin_numbers import normalize
 from services.tts.text.script_runs import clean, split_by_script
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import ODD_TEXTS, as_json, broken, told_wrongly, wrong_messages

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from services.tts.text.english import EnglishLetters, say_addresses
-from services.tts.text.mandarin import BakerPhonemes, is_final, normalize
+from services.tts.text.mandarin import BakerPhonemes, is_final
+from services.tts.text.mandarin_numbers import normalize
 from services.tts.text.script_runs import clean, split_by_script
 
 

@@ -4,6 +4,7 @@
 - `script_runs`: takes out what cannot be spoken, and parts Chinese characters from Latin letters.
 - `english_numbers`: English numbers, with what stands at them, as they are said.
 - `english`: all else that is English about it, up to phoneme letters and ARPABET.
-- `mandarin`: all that is Mandarin about it, up to initials, finals and tones.
+- `mandarin_numbers`: Mandarin numbers, likewise.
+- `mandarin`: all else that is Mandarin about it, up to initials, finals and tones.
 - `surroundings`: what is said around a phrase in its sentence.
 """

@@ -30,9 +30,9 @@ from services.tts.text.mandarin import (
     BakerPhonemes,
     going_on,
     is_final,
-    normalize,
     pinyin_spans,
 )
+from services.tts.text.mandarin_numbers import normalize
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.joining import TAIL_SAMPLES, cut_out
 from services.tts.word_ends import last_spoken_words, owners_within, place_words
