@@ -43,9 +43,9 @@ from visavis.serving.errors import (
     UnknownNameError,
     VisavisError,
 )
-from visavis.wire.bucket import Shared
 from visavis.wire.bus import Bus
 from visavis.wire.media import Place, VideoChunk, VideoCodec
+from visavis.wire.shelf import Shared
 from visavis.wire.subjects import Kind
 
 _GIVES_WAY = 10

@@ -8,5 +8,6 @@
 `idle_order`: in which order the segments of idle life are seen.
 `permissions`: who may say and hear which of them.
 `bus`: typed, sequenced, bounded chunks over core NATS.
-`bucket`: what outlives them, by name, on the bus and on the disk of each process.
+`bucket`: what outlives them, by name, on the bus.
+`shelf`: a process's own copies of it, on its disk, kept alike.
 """

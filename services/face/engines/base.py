@@ -13,7 +13,7 @@ from services.face.draw.pictures import Painter
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineState
 from visavis.serving.errors import EngineLoadError, InvalidInputError
-from visavis.wire.bucket import Shelf
+from visavis.wire.shelf import Shelf
 
 
 @dataclass(frozen=True, slots=True)

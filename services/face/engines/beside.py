@@ -14,7 +14,7 @@ from services.face.engines.head.bundle import ABOUT
 from services.face.engines.head.engine import HeadEngine
 from services.face.lips.sound_track import Ear
 from visavis.serving.errors import AlreadyExistsError, UnknownNameError
-from visavis.wire.bucket import Shelf
+from visavis.wire.shelf import Shelf
 
 _HEAD = "-head"
 

@@ -26,7 +26,7 @@ from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.lifetime.starting import busy_with
-from visavis.wire.bucket import Shelf
+from visavis.wire.shelf import Shelf
 
 log = logging.getLogger(__name__)
 

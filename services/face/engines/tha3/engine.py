@@ -33,7 +33,7 @@ from services.face.engines.tha3.network import (
 from services.face.lips.sound_track import Ear
 from visavis.engine import EngineLane, SharedRuns, Urgency
 from visavis.serving.errors import AtCapacityError, EngineError
-from visavis.wire.bucket import Shelf
+from visavis.wire.shelf import Shelf
 
 log = logging.getLogger(__name__)
 

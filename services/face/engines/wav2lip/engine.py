@@ -27,7 +27,7 @@ from services.face.engines.wav2lip.network import Mouth, MouthAsk, MouthNetwork,
 from services.face.lips.sound_track import Ear
 from visavis.engine import Engine, EngineLane, SharedRuns
 from visavis.serving.errors import AtCapacityError, EngineError
-from visavis.wire.bucket import Shelf
+from visavis.wire.shelf import Shelf
 
 log = logging.getLogger(__name__)
 
