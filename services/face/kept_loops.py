@@ -34,7 +34,7 @@ class KeptLoops:
         self._told = False
 
     def read(self, file: Path) -> list[Encoded]:
-        """All pictures; none where they are not here, or damaged."""
+        """The pictures so far; none where they are not here, or damaged."""
         try:
             packed = file.read_bytes()
             os.utime(file)

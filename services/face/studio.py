@@ -189,18 +189,19 @@ class Studio:
             loop=digest,
         )
         motion = loop_motion(digest, fps, self._settings.idle_life_s)
-        frames = loop_frames(motion, listening=listening)
+        file = await self._loop_file(avatar, digest, codec, listening=listening)
+        made: list[Encoded] = []
+        kept = 0
         try:
-            file = await self._loop_file(avatar, digest, codec, listening=listening)
-            first = await _drawn(pictures, next(frames))
-            made = [Encoded(first.payload, first.keyframe)]
-            kept = await self._gallery_lane.run(self._loops.read, file) if file else []
+            first = await _drawn(pictures, next(loop_frames(motion, listening=listening)))
+            made.append(Encoded(first.payload, first.keyframe))
+            found = await self._gallery_lane.run(self._loops.read, file) if file else []
             yield first
-            if kept[:1] == made:  # else another version has drawn them
-                for index, picture in enumerate(kept[1:], 1):
+            if found[:1] == made:  # else another version has drawn them
+                made, kept = found, len(found)
+                for index, picture in enumerate(found[1:], 1):
                     yield _kept(first, index, picture)
-                return
-            for frame in frames:
+            for frame in loop_frames(motion, len(made), listening=listening):
                 began_s = time.monotonic()
                 chunk = await _drawn(pictures, frame)
                 took_s = time.monotonic() - began_s
@@ -208,10 +209,12 @@ class Studio:
                 yield chunk
                 if busy():
                     await asyncio.sleep(min(_RESTS * took_s, _LONGEST_REST_S))
-            if file is not None:
-                await self._gallery_lane.run(self._loops.keep, file, made)
         finally:
             await pictures.close()
+            # Broken off, it goes on there the next time, with a picture that stands on its own.
+            del made[len(made) // fps * fps :]
+            if file is not None and len(made) > kept:
+                await self._gallery_lane.run(self._loops.keep, file, made)
 
     async def loops_cpu_s(self) -> float:
         """Processor time that all loops have taken so far."""

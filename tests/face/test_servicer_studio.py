@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import av
+import cv2
 import grpc
 import numpy as np
 import psutil
@@ -186,3 +188,26 @@ async def test_a_loop_is_drawn_once_and_not_at_every_start(tmp_path: Path) -> No
     assert drawn.value == 301, "what is damaged is drawn anew"
     assert await loop() == first
     assert drawn.value == 302
+
+
+async def test_a_loop_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    request = face_pb2.RenderLoopRequest(codec=media_pb2.H264)
+    folder = tmp_path / ".loops" / "default"
+    async with serving(tmp_path, idle_life_s=6) as stub:
+        gone = stub.RenderLoop(request)
+        for _ in range(3):  # what is told of it, and two seconds
+            await gone.read()
+        gone.cancel()
+        await until(lambda: folder.exists() and [*folder.glob("*.h264-resting")])
+        drawn, kept = (MetricGrowth("face_frames_total", mode=mode) for mode in ("loop", "kept"))
+        packets = [
+            picture.data
+            async for answer in stub.RenderLoop(request)
+            for picture in answer.pictures.pictures
+        ]
+    assert kept.value >= 49
+    assert drawn.value + kept.value == len(packets) == 150
+    pictures = decoded("h264", packets)
+    assert len(pictures) == 150
+    steps = [cv2.PSNR(one, other) for one, other in itertools.pairwise(pictures)]
+    assert min(steps) > 30, "nothing jumps where it goes on"

@@ -60,13 +60,14 @@ def _segment_s(length_s: int) -> int:
     return max(1, length_s // SEGMENTS)
 
 
-def loop_frames(motion: Motion, *, listening: bool = False) -> Iterator[Frame]:
+def loop_frames(motion: Motion, begin: int = 0, *, listening: bool = False) -> Iterator[Frame]:
     """All segments, one after the other; the first frame of each second is to stand on its own.
 
-    listening: all of them as each part of `Listening` shows them, instead of at rest.
+    begin: from this frame on. listening: all of them as each part of `Listening` shows them,
+    instead of at rest.
     """
     count = motion.segments * motion.segment_frames
-    for number in range(times_drawn(listening=listening) * count):
+    for number in range(begin, times_drawn(listening=listening) * count):
         part, index = divmod(number, count)
         if listening:
             drawn = listens_at(motion, index, Listening(part))
