@@ -407,10 +407,10 @@ def _read_learned(path: Path) -> str:
 
 def _forget_left_behind(folder: Path) -> None:
     """Delete what gateways that were killed have not finished; others may share the folder."""
-    with contextlib.suppress(OSError):
-        for left in folder.glob(f"{_UNFINISHED}*"):
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        with contextlib.suppress(OSError):
             if time.time() - left.stat().st_mtime > _UNFINISHED_S:
-                left.unlink(missing_ok=True)
+                left.unlink()
 
 
 def _write_learned(path: Path, dumped: str) -> None:

@@ -219,7 +219,10 @@ def restart(
 
 
 def keys(
-    folder: Annotated[Path, typer.Argument(help="Where they are to lie; made if it is not there.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(file_okay=False, help="Where they are to lie; made if it is not there."),
+    ],
 ) -> None:
     """Write the secrets of a stack in containers: who may speak on the bus, who may call.
 
