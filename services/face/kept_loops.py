@@ -46,7 +46,10 @@ class KeptLoops:
             return []
 
     def keep(self, file: Path, pictures: Sequence[Encoded]) -> None:
-        """Nothing where its avatar was deleted meanwhile."""
+        """Nothing where its avatar was deleted meanwhile, or another process keeps more of it."""
+        there = self.read(file)
+        if there[:1] == list(pictures[:1]) and len(there) >= len(pictures):
+            return
         packed = _packed(pictures)
         if len(packed) > self._limit_bytes:
             return

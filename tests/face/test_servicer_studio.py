@@ -15,6 +15,8 @@ import numpy as np
 import psutil
 import pytest
 
+from services.face.draw.pictures import Encoded
+from services.face.kept_loops import KeptLoops
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
@@ -211,3 +213,13 @@ async def test_a_loop_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -
     assert len(pictures) == 150
     steps = [cv2.PSNR(one, other) for one, other in itertools.pairwise(pictures)]
     assert min(steps) > 30, "nothing jumps where it goes on"
+
+
+def test_of_two_processes_that_draw_a_loop_the_longer_part_is_kept(tmp_path: Path) -> None:
+    loops, file = KeptLoops(tmp_path, 1_000), tmp_path / "default" / "0.h264-resting"
+    one, other, third = (Encoded(bytes([k]), keyframe=True) for k in range(3))
+    loops.keep(file, [one, other])
+    loops.keep(file, [one])
+    assert loops.read(file) == [one, other]
+    loops.keep(file, [third])
+    assert loops.read(file) == [third], "another version draws it otherwise"
