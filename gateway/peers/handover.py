@@ -22,6 +22,7 @@ from gateway.session.session import Session
 from gateway.session.sessions import Sessions
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
+from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import Clock
@@ -98,6 +99,7 @@ class Handover:
         """
         here = self._sessions
         here.leaving.set()
+        metrics.draining.set(1)
         self._peers.drain()
         while drain.look(self._clock.now(), here.taken + here.requests) is Phase.DRAINING:
             ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]

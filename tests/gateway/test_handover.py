@@ -22,6 +22,7 @@ from tests.gateway.conftest import Rig, RunningGateway, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
+from visavis.serving import metrics
 from visavis.serving.errors import DrainingError
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import MonotonicClock
@@ -251,6 +252,7 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
 ) -> None:
     doubles.script.voice_s = 1.0
     gateway.inside.sessions.leaving.set()
+    metrics.draining.set(0)  # others of this process have drained
     try:
         async with GatewayClient(leaving.url) as theirs:
             made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
@@ -264,7 +266,9 @@ async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
             assert session._events.close_code == 4410
             async with httpx.AsyncClient(trust_env=False, verify=False) as http:
                 ready = await http.get(f"{leaving.url}/readyz")
+                told = await http.get(f"{leaving.url}/metrics")
             assert ready.json()["status"] == "draining"
+            assert "\ndraining 1.0\n" in told.text
     finally:
         gateway.inside.sessions.leaving.clear()
 

@@ -48,7 +48,7 @@ grpc_request_seconds = Histogram(
 )
 attached_sessions = Gauge("attached_sessions", "Sessions that hold a lease on this service.")
 slots = Gauge("slots", "Sessions that this service takes at once at most.")
-draining = Gauge("draining", "1 while the service takes no new session and waits for the others.")
+draining = Gauge("draining", "1 while the process takes no new session and waits for the others.")
 
 # Admission
 admission_free_slots = Gauge(
