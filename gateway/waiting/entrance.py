@@ -285,8 +285,9 @@ class Entrance:
 
     def _refuse_behind_others(self) -> None:
         """Raises NoRoomError where somebody stands in line."""
-        if self._line.head is not None:
-            raise self._explained("queue", f"{len(self._line)} visitors wait already")
+        if waiting := len(self._line):
+            wait = "visitor waits" if waiting == 1 else "visitors wait"
+            raise self._explained("queue", f"{waiting} {wait} already")
 
     def _short(self, wish: Wish) -> Shortage | None:
         if self._sessions.free <= 0:

@@ -104,6 +104,7 @@ async def test_the_line_moves_on_as_sessions_end_and_visitors_leave(
         assert (await next_state(two, position=1))["state"] == "waiting"
         asked = (await http.get(f"{SESSIONS}/{second['id']}/place")).json()
         assert (asked["state"], asked["position"]) == ("waiting", 1)
+        assert "1 visitor waits already" in (await post(http)).json()["error"]["message"]
         assert (await http.delete(f"{SESSIONS}/{second['id']}")).status_code == 204
         assert (await next_state(two, state="left"))["position"] == 0
     assert gateway.inside.entrance.waiting == 0
