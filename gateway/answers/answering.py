@@ -79,7 +79,8 @@ class Answering:
             return
         if opening and self._cache.learns:
             turn.lesson = (question, self._speaker)
-        turn.source, turn.known = "llm", self._known(action.messages)
+        asked = (Message("user", turn.asks),) if turn.asks else action.messages
+        turn.source, turn.known = "llm", self._known(asked)
         if self._knowledge is not None:
             metrics.knowledge_lookups.labels("found" if turn.known else "nothing").inc()
         held = turn.phase is Phase.HELD

@@ -294,7 +294,10 @@ class Room:
         """Raises what the session raises where it cannot do it."""
         if speech.asked:
             self.session.rewrite(last_exchanges(self.session.said, self.wanted.memory))
-            self.host.opened(speech, self.session.submit_text(speech.text, self.wanted.style))
+            # Who asks stands in none of the operator's texts, and would weigh as much as the rest.
+            asks = "" if speech.entry is None else speech.entry.text
+            turn = self.session.submit_text(speech.text, self.wanted.style, asks=asks)
+            self.host.opened(speech, turn)
         else:
             saying = self.session.say(speech.text, AS_THE_SESSION_SAYS)
             self._sayings[saying.number] = speech  # which turn it is comes as an event

@@ -437,17 +437,18 @@ class Session:
         if self._conversation.epoch == turn:
             self._feed.send_answer(turn, text, piece, block, language, last=last)
 
-    def submit_text(self, text: str, style: str = "") -> int:
+    def submit_text(self, text: str, style: str = "", *, asks: str = "") -> int:
         """The visitor typed `text`; returns the turn that answers it, in `style` if given.
 
-        Call `wake` before.
+        asks: what of it is looked up in the operator's texts; "": all. Call `wake` before.
         """
         self._needs_a_voice()
         self.presence.asked()
         now = self._clock.now()
         self._stopwatch.asked(now)
         self._perform(
-            self._conversation.submit_text(text, now, as_prepared=not style), Manner(style)
+            self._conversation.submit_text(text, now, as_prepared=not style, asks=asks),
+            Manner(style),
         )
         return self._conversation.epoch
 

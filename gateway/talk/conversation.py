@@ -182,10 +182,12 @@ class Conversation:
             actions += self._read_behind(self._turn)
         return self._settle(actions)
 
-    def submit_text(self, text: str, now: float, *, as_prepared: bool = True) -> list[Action]:
+    def submit_text(
+        self, text: str, now: float, *, as_prepared: bool = True, asks: str = ""
+    ) -> list[Action]:
         """The visitor typed `text`: it interrupts, and opens a turn at once.
 
-        as_prepared: one that was prepared while it was typed will do.
+        as_prepared: one that was prepared while it was typed will do. asks: as in `Turn`.
         """
         parted = self._part()
         self._reading.draft.sent()
@@ -194,7 +196,7 @@ class Conversation:
             return self._settle([*parted, *self._confirm(turn, now)])
         actions = [*parted, *self._end_turn("text")]
         self._history.supersede()
-        actions += self._open(text, utterance=0, confirmed=True, reason="text", now=now)
+        actions += self._open(text, 0, confirmed=True, reason="text", now=now, asks=asks)
         return self._settle(actions)
 
     @property
@@ -668,13 +670,16 @@ class Conversation:
         now: float,
         prompt: tuple[Message, ...] | None = None,
         foreseen: bool = False,
+        asks: str = "",
     ) -> list[Action]:
-        """prompt: None: the history's. foreseen: the visitor has not even paused."""
+        """prompt: None: the history's. foreseen: the visitor has not even paused. asks: as in
+        `Turn`.
+        """
         self._epoch += 1
         phase = Phase.THINKING if confirmed else Phase.HELD
         spoken, question = self._asked(utterance, text)
         self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
-        turn.opened_at_s, turn.foreseen = now, foreseen
+        turn.opened_at_s, turn.foreseen, turn.asks = now, foreseen, asks
         turn.goes_on = spoken != utterance
         turn.messages = messages = prompt or self._history.prompt(text)
         turn.tools = ToolRounds(self._tool_limits)

@@ -97,6 +97,8 @@ class Turn:
     """The question, and whose answer it is, where that can be learned once it was heard."""
     messages: tuple[Message, ...] = ()
     """The conversation that it answers."""
+    asks: str = ""
+    """What is looked up for it, where the question has more: a live room says who asks."""
     known: tuple[Passage, ...] = ()
     """What of the operator's texts it is given."""
     tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import httpx
 import pytest
 
 from gateway.api.events import SourcesEvent, TextSource
@@ -238,3 +239,17 @@ async def test_what_was_found_is_still_there_when_a_tool_has_been_called(
     (begin,), (on,) = doubles.seen.of("llm", "begin"), doubles.seen.of("llm", "go_on")
     assert begin.begin.request.passages
     assert list(on.go_on.request.passages) == list(begin.begin.request.passages)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_who_asks_in_a_live_room_does_not_hide_what_is_asked(
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}/room"
+        assert (await http.post(path, json={})).is_success
+        sent = {"author": {"name": "Ben Miller"}, "text": "When do you open on Sundays?"}
+        assert (await http.post(f"{path}/comments", json=sent)).is_success
+        await collect(session, "finished")
+    (begin,) = doubles.seen.of("llm", "begin")
+    assert begin.begin.request.passages[0].source == "visit.md, Opening hours"
