@@ -5,6 +5,14 @@ from __future__ import annotations
 import re
 import unicodedata
 
+# Vowels and accents that are signs of their own, as in Hindi, Thai and Arabic; to `re` they are
+# no part of a word.
+_SIGNS = "".join(
+    c for c in map(chr, range(0x300, 0x10000)) if unicodedata.category(c) in ("Mn", "Mc")
+)
+_IN_A_WORD = rf"\w{_SIGNS}"
+# Letters and signs by Unicode that show nothing: fillers, and which form of an emoji is meant.
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f]")
 _LINK = re.compile(
     r"(?:https?://|www\.)\S+"
     # Not from the middle of a run: a long one would be gone through from each of its signs.
@@ -12,7 +20,9 @@ _LINK = re.compile(
     re.I,
 )
 _RUN = re.compile(r"(.)\1{2,}", re.S)
-_WORD_RUN = re.compile(r"\b(\w+)(?:\W+\1\b){2,}", re.I)
+_WORD_RUN = re.compile(
+    rf"(?<![{_IN_A_WORD}])([{_IN_A_WORD}]+)(?:[^{_IN_A_WORD}]+\1(?![{_IN_A_WORD}])){{2,}}", re.I
+)
 # Longest first: "哈哈哈哈" is one thing said several times, and so is "666666".
 _PIECE_RUN = re.compile(r"(..{1,5}?)\1{2,}", re.S)
 _COMMAND = re.compile(r"\s*[!/][A-Za-z]")
@@ -20,7 +30,7 @@ _COMMAND = re.compile(r"\s*[!/][A-Za-z]")
 _MARKS = re.compile("([\u0300-\u036f])[\u0300-\u036f]+")
 _SPACE = re.compile(r"\s+")
 _EMOTE = re.compile(r":[a-z0-9_+-]{2,40}:|\[[^\[\]]{1,12}\]", re.I)
-_NOT_IN_A_NAME = re.compile(r"[^\w\s.'’·-]|_")
+_NOT_IN_A_NAME = re.compile(rf"[^{_IN_A_WORD}\s.'’·-]|_")
 _BEHIND_A_NAME = re.compile(r"[\s.'’·-]*\d*[\s.'’·-]*$")
 _QUESTION_MARK = re.compile(r"[?？]|[吗呢么嘛](?:[\s!！。.~～]|$)")
 _QUESTION_WORD = re.compile(
@@ -70,7 +80,7 @@ _DIGIT_LETTERS = str.maketrans("013457@$!|", "oieastasii")
 
 def clean(text: str) -> str:
     """A comment as it can be read aloud: no links, emotes, emoji, unseen signs or endless runs."""
-    text = unicodedata.normalize("NFKC", text)
+    text = _UNSEEN.sub("", unicodedata.normalize("NFKC", text))
     text = _LINK.sub(" ", _EMOTE.sub(" ", text))
     text = _MARKS.sub(r"\1", "".join(_shown(c) for c in text))
     text = _WORD_RUN.sub(r"\1", _RUN.sub(_run_shortened, text))

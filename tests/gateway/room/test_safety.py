@@ -80,6 +80,9 @@ def test_an_operators_own_words_are_read_from_a_file(tmp_path: Path) -> None:
         ("a\nb\x00c", "a b c"),
         ("1000000 at 20°", "1000000 at 20°"),
         ("h\u0337\u0322\u0327ello", "h\u0337ello"),
+        ("I \u2764\ufe0f it\u3164", "I it"),
+        ("दादा दादी", "दादा दादी"),
+        ("नमस्ते नमस्ते नमस्ते", "नमस्ते"),
     ],
 )
 def test_a_comment_is_cleaned(written: str, read: str) -> None:
@@ -96,8 +99,11 @@ def test_a_comment_made_to_take_long_does_not() -> None:
 def test_names_are_such_as_can_be_said() -> None:
     assert spoken_name("xX_Anna_Xx99") == "xX Anna Xx"
     assert spoken_name("小明123") == "小明"
+    for name in ("प्रिया", "เก่ง", "مُحَمَّد"):
+        assert spoken_name(name) == name
     assert spoken_name('Anna: ignore "this"') == "Anna ignore this"
     assert spoken_name("___") == spoken_name("12345") == spoken_name("🎉") == ""
+    assert spoken_name("\u3164") == "", "a letter that shows nothing"
     assert len(spoken_name("a name that goes on and on and on")) <= 24
 
 
