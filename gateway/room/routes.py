@@ -54,9 +54,7 @@ async def close_room(session: TheSession, gateway: TheGateway) -> Response:
 
 
 @router.post("/comments", responses=responses(404, 413, 422, 429))
-async def comments(
-    room: TheRoom, body: schemas.CommentsIn | schemas.CommentIn
-) -> schemas.TakenList:
+async def comments(room: TheRoom, body: Annotated[schemas.Sent, Body()]) -> schemas.TakenList:
     """What viewers have sent, one or up to 100; what became of each at once.
 
     More than a room takes: 429 `over_limit`, and none of them was taken.

@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     PlainSerializer,
     SecretStr,
@@ -16,6 +17,7 @@ from pydantic import (
     StrictFloat,
     StrictInt,
     StringConstraints,
+    Tag,
     TypeAdapter,
     ValidationError,
     model_validator,
@@ -130,6 +132,17 @@ class CommentsIn(Strict):
     """Comments in the order in which they were sent."""
 
     comments: Annotated[list[CommentIn], Field(min_length=1, max_length=MOST_AT_ONCE)]
+
+
+def _one_or_more(body: object) -> str:
+    return "comments" if isinstance(body, dict) and "comments" in body else "comment"
+
+
+Sent: TypeAlias = Annotated[
+    Annotated[CommentsIn, Tag("comments")] | Annotated[CommentIn, Tag("comment")],
+    Discriminator(_one_or_more),
+]
+"""One comment or several: of what is wrong, what was meant alone is told."""
 
 
 class ScriptLine(Strict):

@@ -164,7 +164,7 @@ async def test_an_answer_with_a_blocked_word_is_stopped(
 
 async def test_what_is_no_comment_is_refused(http: httpx.AsyncClient, path: str) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({}, "comments"),
+        ({}, "comment.author"),
         ({"comments": []}, "comments"),
         ({"comments": [sent("A", "hi there")] * 101}, "100"),
         (sent("A", "x" * 4001), "text"),
@@ -176,7 +176,8 @@ async def test_what_is_no_comment_is_refused(http: httpx.AsyncClient, path: str)
         ({**sent("A", "hi"), "author": {"name": "A", "member": 1}}, "member"),
     ]
     for body, words in wrong:
-        assert words in problem(await http.post(f"{path}/comments", json=body), 422)
+        told = problem(await http.post(f"{path}/comments", json=body), 422)
+        assert words in told and "Extra" not in told, "of one comment not what several would need"
 
 
 async def test_where_the_client_brings_the_speech_there_is_no_room(http: httpx.AsyncClient) -> None:
