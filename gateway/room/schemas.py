@@ -45,6 +45,14 @@ MOST_AT_ONCE = 100
 """Comments in one request or message."""
 
 Short: TypeAlias = Annotated[str, Field(max_length=LONGEST_NAME)]
+Viewer: TypeAlias = Annotated[
+    str,
+    Field(
+        max_length=LONGEST_NAME + 33,  # a platform's name and a colon before it
+        pattern=r"^[a-z0-9_-]{1,32}:",
+        description="platform:id, as the room's state tells it",
+    ),
+]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_WORD)]
 Platform: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]{1,32}$")]
 WITH_SECRETS = "with secrets"
@@ -258,15 +266,13 @@ class BanCommand(Strict):
     """Answer nothing of this author any more."""
 
     type: Literal["ban"]
-    author: Short = Field(
-        pattern=r"^[a-z0-9_-]{1,32}:.", description="platform:id, as the room's state tells it"
-    )
+    author: Viewer
     name: Short = ""
 
 
 class UnbanCommand(Strict):
     type: Literal["unban"]
-    author: Short
+    author: Viewer
 
 
 class BlockCommand(Strict):

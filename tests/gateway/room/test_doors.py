@@ -198,6 +198,13 @@ async def test_what_cannot_be_commanded_is_told(
     assert "waits" in await refused(404, type="skip", id="none")
     assert "banned" in await refused(404, type="unban", author="app:nobody")
     assert "has one" in problem(await http.post(path, json={}), 409)
+    await command(http, path, type="pause")
+    for name in ("", "x" * 200, "\nx"):
+        await http.post(f"{path}/comments", json=sent(name, f"How tall is {len(name)}?"))
+        (waits,) = (await http.get(path)).json()["waiting"]
+        state = await command(http, path, type="ban", author=waits["author"])
+        assert state["banned"] and not state["waiting"], "whoever is told of can be banned"
+        await command(http, path, type="unban", author=waits["author"])
     for message in ("", "[]", '{"type": "say", "text": "grobnik"}', '{"type": "dance"}'):
         await live.send(message)
         assert (await told(live, "error"))["message"]
