@@ -107,6 +107,7 @@ async def carry_on(room: Room, record: RoomRecord) -> None:
     for author, name in record.banned.items():
         selection.ban(author, name)
     selection.carry_on(record.outcomes, record.answered, record.seen, now)
+    room.counted_elsewhere(record.outcomes)
     for text in record.to_say:
         room.host.say(text)
     await room.command(schemas.BlockCommand(type="block", words=record.blocked_words))

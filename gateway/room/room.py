@@ -11,7 +11,7 @@ import contextlib
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import assert_never
 
@@ -368,6 +368,10 @@ class Room:
             await connection.post(comment, answer)
 
     # ------------------------------------------------------------ figures
+
+    def counted_elsewhere(self, outcomes: Mapping[Outcome, int]) -> None:
+        """The metrics of the gateway that had the room before have these."""
+        self._counted.update(outcomes)
 
     def _count(self) -> None:
         """Bring the metrics up to what the host has counted."""

@@ -354,6 +354,7 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
             told = leaving.inside.rooms.record(made.json()["id"])
             assert told is not None and told["wanted"]["twitch"]["token"] == "oauth:word"
             room.wanted = RoomRequest()
+            empty = MetricGrowth("gateway_room_comments_total", outcome="empty")
             async with client.connect(f"{path}/live") as live:
                 await leaving.inside.registry.refresh()
                 await drain(leaving)
@@ -370,6 +371,7 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
         assert state["paused"] and state["blocked_words"] == ["walnuts"]
         assert state["banned"] == {"app:T": ""}
         assert state["coverage"]["received"] == 3 and state["coverage"]["outcomes"] == {"empty": 1}
+        assert empty.value == 0, "the gateway that it came to has counted it"
     finally:
         await leaving.stop()
 
