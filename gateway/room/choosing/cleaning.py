@@ -13,10 +13,13 @@ _SIGNS = "".join(
 _IN_A_WORD = rf"\w{_SIGNS}"
 # Letters and signs by Unicode that show nothing: fillers, and which form of an emoji is meant.
 _UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\ufe00-\ufe0f]")
+# Written without blanks: what stands before a link, and behind it, is no part of it.
+_HAN = "\u3001-\u303f\u3040-\u30ff\u3400-\u9fff"
 _LINK = re.compile(
-    r"(?:https?://|www\.)\S+"
+    rf"(?:https?://|www\.)[^\s{_HAN}]+"
     # Not from the middle of a run: a long one would be gone through from each of its signs.
-    r"|(?<![\w-])[\w-]+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)(?![a-z0-9_-])(?:/\S*)?",
+    rf"|(?<![^\W{_HAN}])(?<!-)(?:[^\W{_HAN}]|-)+\.(?:com|net|org|tv|gg|io|cn|ru|xyz|me)"
+    rf"(?![a-z0-9_-])(?:/[^\s{_HAN}]*)?",
     re.I,
 )
 _RUN = re.compile(r"(.)\1{2,}", re.S)

@@ -77,6 +77,8 @@ def test_an_operators_own_words_are_read_from_a_file(tmp_path: Path) -> None:
         ("go go go go", "go"),
         ("see https://x.example/y or evil.ru/z 😀👍🏽 :smile: [doge]", "see or"),
         ("That is nice.come on, I agree.Meet x.me吧", "That is nice.come on, I agree.Meet 吧"),
+        ("我想问bilibili.com/v是什么", "我想问 是什么"),
+        ("看https://x.example/y这个怎么样", "看 这个怎么样"),
         ("a\nb\x00c", "a b c"),
         ("1000000 at 20°", "1000000 at 20°"),
         ("h\u0337\u0322\u0327ello", "h\u0337ello"),
