@@ -8,6 +8,7 @@ bound, and each comment ends in exactly one `Outcome`.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _MOST_AUTHORS = 5_000
 _MOST_BANNED = 5_000
 _MOST_ASKING = 1_000
 _MOST_BEFORE = 20
+# Of a script that parts words by blanks; folded, Korean is written in parts of its syllables.
+_LETTER = r"[^\W_\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff]"
 # Before it is cleaned: nobody looks at more.
 _RAW_FACTOR = 8
 
@@ -98,6 +101,8 @@ class Selection:
     def __init__(self, rules: Rules, words: WordList) -> None:
         self.rules = rules
         self.words = words
+        names = (folded(name).strip() for name in rules.addressed_as)
+        self._called = [_as_a_word(name) for name in names if name]
         self.received = 0
         self.outcomes: Counter[Outcome] = Counter()
         self._waiting: list[Entry] = []
@@ -166,14 +171,12 @@ class Selection:
 
     def _entry(self, comment: Comment, text: str, shape: Shape) -> Entry:
         plain = folded(text)
-        called = (folded(name) for name in self.rules.addressed_as)
-        addressed = any(name and name in plain for name in called)
         return Entry(
             comment,
             text,
             self._sayable(comment),
             shape,
-            addressed,
+            any(name.search(plain) for name in self._called),
             is_question(text),
             asked_by={comment.author_key},
         )
@@ -372,6 +375,11 @@ class Selection:
         while self._answered and now - self._answered[0][0] > self.rules.remembered_s:
             self._answered.popleft()
         yield from self._answered
+
+
+def _as_a_word(name: str) -> re.Pattern[str]:
+    """Finds a folded name, also with its last letter drawn out; Ann is not in "planning"."""
+    return re.compile(f"(?<!{_LETTER}){re.escape(name)}{re.escape(name[-1])}*(?!{_LETTER})")
 
 
 def is_target(removal: Comment, comment: Comment) -> bool:

@@ -27,6 +27,14 @@ def test_a_question_comes_before_a_remark_and_who_is_addressed_before_both() -> 
     assert pick(room) == "what time is it?"
 
 
+def test_a_name_within_another_word_addresses_nobody() -> None:
+    room = selection(addressed_as=("Ann", "小可", " ", "수지"))
+    texts = ("hi @ann_live!", "问Ann一下", "annnnn hey", "Ann's hat", "小可你好", "수지야 안녕")
+    for text in (*texts, "planning a party", "who cannot wait", "no name here"):
+        entry = room.take(by(text, text), 0.0)
+        assert isinstance(entry, Entry) and entry.addressed == (text in texts), text
+
+
 def test_who_pays_comes_first_and_more_money_before_less() -> None:
     room = selection()
     room.take(by("Ann", "what is this?"), 0.0)
