@@ -35,7 +35,13 @@ _FEW_TERMS = 2
 """A question of fewer leans on the one before it."""
 
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-_PART = re.compile(rf"[{_UNSPACED}]+|[^\W_{_UNSPACED}]+")
+# To `re` no part of a word: points of Hebrew and Arabic, mostly left out, and up to Thai, which is
+# written without blanks, vowels of Hindi, Tamil and the like.
+_SIGNS = "".join(
+    c for c in map(chr, range(0x300, 0xE00)) if unicodedata.category(c) in ("Mn", "Mc")
+)
+_POINTS = dict.fromkeys(ord(c) for c in _SIGNS if "\u0590" < c < "\u0700")
+_PART = re.compile(rf"[{_UNSPACED}]+|(?:[^\W_{_UNSPACED}][{_SIGNS}]*)+")
 # What a question is asked with, beside what the list has. Only English: what is a mere particle in
 # one language is a car in another, and what is common in the texts weighs little anyway.
 _ASKING = frozenset(
@@ -105,7 +111,8 @@ def terms(text: str) -> list[str]:
     dictionary.
     """
     found: list[str] = []
-    for part in _PART.findall(unicodedata.normalize("NFKC", text).casefold()):
+    plain = unicodedata.normalize("NFKC", text).casefold().translate(_POINTS)
+    for part in _PART.findall(plain):
         if "\u3040" <= part[0] <= "\ud7af" and not part[0].isascii():
             for run in _HAN_ASKING.split(part):
                 found += [run] if len(run) == 1 else map("".join, pairwise(run))

@@ -97,6 +97,9 @@ def test_words_are_found_by_their_stems_and_chinese_by_neighbours() -> None:
     assert terms("Are the TICKETS for opening days?") == terms("ticket open day")
     assert terms("请问门票多少钱？") == ["门票", "钱"]
     assert terms("２０２６年") == ["2026", "年"] and terms("") == []
+    assert terms("पार्किंग, முடிவு") == ["पार्किंग", "முடிவு"], "their vowels are signs within words"
+    assert terms("مُتْحَف") == terms("متحف") == ["متحف"]
+    assert terms("בית־סֵפֶר") == ["בית", "ספר"]
 
 
 def found(search: Search, question: str, before: str = "") -> list[str]:
