@@ -19,6 +19,9 @@ _PART_CHARS = 40
 """Of what has no spaces for longer than a passage: it may be cut behind so many."""
 _HAN = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MD_HEADING = re.compile(r"#{1,6}\s+(.*?)(?:\s+#+)?\s*$")
+# Beneath one line that is no item of a list.
+_MD_UNDERLINE = re.compile(r"(?:=+|-{2,})\s*$")
+_MD_ITEM = re.compile(r"[-*+]\s|\d+[.)]\s")
 _MD_FENCE = re.compile(r"\s*(```|~~~)")
 _MD_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 # Within a word "_" is a letter of it, and between digits "*" is a sign: "info_desk@x.org", "50*70".
@@ -132,6 +135,9 @@ def _markdown_blocks(text: str) -> Iterator[_Block]:
     for line in [*_FRONT_MATTER.sub("", text).splitlines(), ""]:
         fenced ^= bool(_MD_FENCE.match(line))
         found = None if fenced else _MD_HEADING.match(line)
+        if not fenced and _MD_UNDERLINE.match(line) and (above := _only_line(lines)):
+            heading, lines = above, []
+            continue
         if found or not line.strip():
             yield _Block(heading, " ".join(lines))
             lines = []
@@ -140,6 +146,12 @@ def _markdown_blocks(text: str) -> Iterator[_Block]:
         elif not _MD_FENCE.match(line):
             lines.append(line if fenced else _plain(line))
     yield _Block(heading, " ".join(lines))
+
+
+def _only_line(lines: list[str]) -> str:
+    """Of a paragraph; "": it has more of them, or is an item of a list."""
+    said = [line for line in lines if line] if len(lines) <= 2 else []
+    return said[0] if len(said) == 1 and not _MD_ITEM.match(said[0]) else ""
 
 
 def _plain(line: str) -> str:

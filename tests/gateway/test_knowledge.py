@@ -56,6 +56,11 @@ def test_headings_and_paragraphs_make_passages() -> None:
     assert passages_of("d.md", address) == [
         Passage("d.md", "C#", "Write to info_desk@a.org, a.org/b_c; posters have 50*70 cm.")
     ]
+    lined = "Opening *hours*\n=====\nDaily.\n\nPrices\n---\nTen euros.\n\n- a\n---\nb"
+    assert passages_of("e.md", lined) == [
+        Passage("e.md", "Opening hours", "Daily."),
+        Passage("e.md", "Prices", "Ten euros. - a --- b"),
+    ]
     assert [p.text for p in passages_of("c.txt", "one\ntwo\n\n\nthree\n")] == ["one two three"]
 
 
