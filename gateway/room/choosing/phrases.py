@@ -25,6 +25,7 @@ class Phrases:
     writes: str
     others_ask: str
     somebody: str
+    several: str
     thanks: str
     and_others: str
     joined: str
@@ -43,9 +44,10 @@ class Phrases:
 
     def thanking(self, batch: Batch) -> str:
         """One sentence for all that is thanked now."""
-        names = [giver.name or self.somebody for giver in batch.givers]
-        if batch.others:
-            names.append(self.and_others.replace("{n}", str(batch.others)))
+        names = [giver.name for giver in batch.givers if giver.name]
+        if others := batch.others + len(batch.givers) - len(names):
+            frame = self.and_others if names else self.several if others > 1 else self.somebody
+            names.append(frame.replace("{n}", str(others)))
         gifts = [self._gift(given) for given in batch.gifts]
         named = self._list(gifts) if 0 < len(gifts) <= _NAMED_GIFTS and all(gifts) else self.gifts
         return self.thanks.replace("{names}", self._list(names)).replace("{gifts}", named)
@@ -66,6 +68,7 @@ ENGLISH = Phrases(
     writes="{name} writes: “{text}”",
     others_ask="{name} and {n} more ask: “{text}”",
     somebody="A viewer",
+    several="{n} viewers",
     thanks="Thank you, {names}, for {gifts}!",
     and_others="{n} more",
     joined=", ",
@@ -78,6 +81,7 @@ MANDARIN = Phrases(
     writes="{name}说：“{text}”",
     others_ask="{name}和另外{n}位观众问：“{text}”",
     somebody="一位观众",
+    several="{n}位观众",
     thanks="谢谢{names}送的{gifts}！",
     and_others="另外{n}位朋友",
     joined="、",

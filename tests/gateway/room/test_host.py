@@ -215,7 +215,7 @@ def test_who_is_banned_and_what_is_blocked_is_not_named_in_thanks_either() -> No
     talk.host.ban(anna.author_key, "Anna", 0.0)
     talk.host.block(WordList(["weather", "rain"]), 0.0)
     talk.wait(2.0)
-    assert talk.texts == ["Thank you, A viewer, A viewer and Ben, for your gifts!"]
+    assert talk.texts == ["Thank you, Ben and 2 more, for your gifts!"]
     (speech,), talk.open = talk.begun, None
     talk.host.failed(speech, talk.now)
     talk.host.block(WordList(["ben"]), talk.now)
@@ -230,6 +230,11 @@ def test_thanks_name_what_was_given_where_that_is_short() -> None:
     assert batch is not None
     assert ENGLISH.thanking(batch) == "Thank you, Anna, for the rose!"
     assert phrases_of("zh").thanking(batch) == "谢谢Anna送的3个rose！"
+    for name in ("Ben", "Cat"):
+        gifts.take(gift_of(name, "rose"), "", "rose", 40.0)
+    nameless = gifts.due(50.0)
+    assert nameless is not None
+    assert ENGLISH.thanking(nameless) == "Thank you, 2 viewers, for the rose!"
 
 
 def test_nobody_who_gives_is_forgotten_however_many_there_are() -> None:
