@@ -156,6 +156,12 @@ Sent: TypeAlias = Annotated[
 class ScriptLine(Strict):
     """A line for when nothing comes: spoken as it stands, or put to the avatar as a question."""
 
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.say is None and self.ask is None:
+            raise ValueError("say, or ask, is wanted")
+        return self
+
     say: TypedText | None = None
     ask: TypedText | None = None
 

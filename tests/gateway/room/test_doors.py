@@ -186,6 +186,13 @@ async def test_where_the_client_brings_the_speech_there_is_no_room(http: httpx.A
     assert "spoken_by" in problem(opened, 422)
 
 
+async def test_a_line_of_the_script_that_says_nothing_is_refused(
+    http: httpx.AsyncClient, session: str
+) -> None:
+    opened = await http.post(f"/v1/sessions/{session}/room", json={"script": [{}]})
+    assert "say, or ask, is wanted" in problem(opened, 422)
+
+
 async def test_what_cannot_be_commanded_is_told(
     http: httpx.AsyncClient, path: str, live: Any
 ) -> None:
