@@ -428,8 +428,12 @@ class Host:
         )
 
     def remove(self, removal: Comment, now: float) -> Hush | None:
-        """The platform has taken something back, which is not answered any more."""
+        """The platform has taken something back, which is not answered any more; all by an author:
+        his gifts are thanked for without his name.
+        """
         self.selection.remove(removal)
+        if not removal.target:
+            self.gifts.unname(removal.author_key)
         return self._review(lambda entry: is_target(removal, entry.comment), Outcome.REMOVED, now)
 
     def block(self, words: WordList, now: float) -> Hush | None:

@@ -213,14 +213,16 @@ def test_who_is_banned_and_what_is_blocked_is_not_named_in_thanks_either() -> No
     for gift in (anna, gift_of("Weather", "rose"), gift_of("Ben", "rain")):
         talk.host.take(gift, 0.0)
     talk.host.ban(anna.author_key, "Anna", 0.0)
+    talk.host.take(gift_of("Troll", "rose"), 0.0)
+    talk.host.remove(by("Troll", kind=Kind.REMOVED), 0.0)
     talk.host.block(WordList(["weather", "rain"]), 0.0)
     talk.wait(2.0)
-    assert talk.texts == ["Thank you, Ben and 2 more, for your gifts!"]
+    assert talk.texts == ["Thank you, Ben and 3 more, for your gifts!"]
     (speech,), talk.open = talk.begun, None
     talk.host.failed(speech, talk.now)
     talk.host.block(WordList(["ben"]), talk.now)
     talk.wait(5.0)
-    assert len(talk.begun) == 1 and talk.host.selection.outcomes == {Outcome.BLOCKED_WORD: 3}
+    assert len(talk.begun) == 1 and talk.host.selection.outcomes == {Outcome.BLOCKED_WORD: 4}
 
 
 def test_thanks_name_what_was_given_where_that_is_short() -> None:
