@@ -296,6 +296,7 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
         packed = zipped(bundle_files())
         made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="balls", image=packed))
         assert (made.name, made.licence, made.builtin) == ("balls", "CC0-1.0", False)
+        assert made.engine == "head", "as the list has it"
         listed = {
             a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         }

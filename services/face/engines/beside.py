@@ -95,7 +95,9 @@ class WithHeads:
 
     def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
         packed = isinstance(upload, bytes) and is_packed(upload)
-        return (self._heads if packed else self._pictures).make(name, upload, consent)
+        engine = self._heads if packed else self._pictures
+        keep = engine.make(name, upload, consent)
+        return lambda: replace(keep(), engine=engine.name)
 
     def delete(self, name: str) -> None:
         engine, name = self._of(name)
