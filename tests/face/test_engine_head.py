@@ -258,6 +258,12 @@ def _glb_without(what: bytes, by: bytes) -> bytes:
     return whole.replace(what, by)
 
 
+def _framed(what: bytes, by: bytes) -> bytes:
+    whole = bundle_files()["head.toml"]
+    assert what in whole
+    return whole.replace(what, by, 1)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -269,6 +275,9 @@ def _glb_without(what: bytes, by: bytes) -> bytes:
         ({"head.glb": made_glb(names=ARKIT_NAMES[:5])}, "5 of the 52 ARKit shapes"),
         ({"head.glb": made_glb(eyes="marbles")}, "no eyes"),
         ({"head.glb": _glb_without(b'"indices": 1', b'"indices": 7')}, "damaged"),
+        ({"head.toml": _framed(b"1.5", b"900.0")}, "does not see the face"),
+        ({"head.toml": _framed(b"0.0, 0.0, 0.0", b"0.0, 0.0, 3.0")}, "does not see the face"),
+        ({"head.toml": _framed(b"0.0, 0.0, 0.0", b"0.0, 0.9, 0.0")}, "does not see the face"),
         ({"portrait.png": b"no picture"}, "portrait.png must be a square picture"),
     ],
 )

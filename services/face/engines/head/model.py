@@ -34,6 +34,8 @@ _INSIDE = ("teeth", "tooth", "gum", "tongue")
 _KINDS = (
     "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
 )  # fmt: skip
+_SMALLEST = 0.01
+"""From pupil to pupil, in sides of the picture: of a head that is smaller nothing is seen."""
 _LOOSE_M, _MOST_POINTS = 0.03, 2500
 """How far from clothes skin moves as it likes, half of that not at all; points of clothes that it
 is told from.
@@ -133,6 +135,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     eyes = _eyes(parts, first)
     build = _build(bundle, parts, eyes)
     camera = _camera(bundle.about.framing, size)
+    _check_shown(rest[eyes[:2, 4].astype(int)], camera, size)
     centre = rest.astype(np.float64).mean(axis=0)
     upright = [_upright(part, centre) for part in parts]
     normals, shapes = np.concatenate(upright), _shapes(parts, first, upright)
@@ -228,6 +231,18 @@ def _camera(framing: Framing, size: int) -> NDArray[np.float64]:
     right /= np.linalg.norm(right)
     pixels = size / 2 / math.tan(framing.vertical_fov_rad / 2)
     return np.concatenate([right, np.cross(right, forward), forward, position, [pixels]])
+
+
+def _check_shown(pupils: NDArray[np.float32], camera: NDArray[np.float64], size: int) -> None:
+    """Raises InvalidInputError where a picture of `size`² shows no face. pupils: [2, 3] metres."""
+    *aside, ahead = camera[:9].reshape(3, 3) @ (pupils - camera[9:12]).T
+    scale = camera[12] / size / np.maximum(ahead, 1e-6)
+    apart = math.dist(*pupils) * scale.min()
+    if ahead.min() <= 0 or (np.abs(aside) * scale).max() > 0.5 or apart < _SMALLEST:
+        raise InvalidInputError(
+            "head.toml: framing: the camera does not see the face: where it is, what it looks at "
+            "and the points of head.glb are all in metres"
+        )
 
 
 def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64]:
