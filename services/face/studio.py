@@ -213,7 +213,7 @@ class Studio:
             await pictures.close()
             # Broken off, it goes on there the next time, with a picture that stands on its own.
             del made[len(made) // fps * fps :]
-            if file is not None and len(made) > kept:
+            if file is not None and len(made) > kept and await self._is_still(avatar, digest, fps):
                 await self._gallery_lane.run(self._loops.keep, file, made)
 
     async def loops_cpu_s(self) -> float:
@@ -329,6 +329,15 @@ class Studio:
             return None
         kind = f"{codec.name.lower()}-{'listening' if listening else 'resting'}"
         return info.loops / f"{digest}.{kind}"
+
+    async def _is_still(self, avatar: str, digest: str, fps: int) -> bool:
+        """Whether the avatar has that loop: it may be gone, and its name be another one's."""
+        try:
+            painter = await self._wardrobe_lane.run(self._engine.painter, avatar)
+        except VisavisError:
+            return False
+        painter.cancel_ahead()
+        return self._loop_of(painter, fps) == digest
 
     def _loop_of(self, painter: Painter, fps: int) -> str:
         return loop_digest(

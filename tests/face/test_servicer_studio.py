@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from services.face.draw.pictures import Encoded
 from services.face.kept_loops import KeptLoops
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
+from services.face.studio import open_studio
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
@@ -27,6 +29,7 @@ from tests.gateway.conftest import until
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus
+from visavis.wire.media import VideoCodec
 
 Stub = face_pb2_grpc.FaceAnimationStub
 WORD = [("sil", 0.2), ("M", 0.1), ("AA1", 0.2), ("M", 0.1), ("sil", 0.2)]
@@ -213,6 +216,28 @@ async def test_a_loop_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -
     assert len(pictures) == 150
     steps = [cv2.PSNR(one, other) for one, other in itertools.pairwise(pictures)]
     assert min(steps) > 30, "nothing jumps where it goes on"
+
+
+def loops_below(folder: Path) -> list[Path]:
+    return [*folder.glob("**/*resting")]
+
+
+@pytest.mark.parametrize("taken", [False, True], ids=["gone", "anothers_name"])
+async def test_of_a_face_that_was_deleted_no_part_of_a_loop_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, taken: bool
+) -> None:
+    shutil.copytree(Path(__file__).parent / "astronaut", tmp_path / "ann")
+    studio = open_studio(FaceSettings(avatar_dir=tmp_path, lanes=1, idle_life_s=6))
+    pictures = studio.loop("ann", VideoCodec.H264, fps=25, busy=lambda: False)
+    for _ in range(30):
+        await anext(pictures)
+    await studio.delete("ann")
+    if taken:
+        shutil.copytree(DEFAULT_FOLDER, tmp_path / "ann")
+    await pictures.aclose()
+    await studio.close()
+    assert not loops_below(tmp_path)
+    assert not caplog.records, "and no disk is said to fail"
 
 
 def test_of_two_processes_that_draw_a_loop_the_longer_part_is_kept(tmp_path: Path) -> None:
