@@ -281,22 +281,34 @@ class Studio:
         return made
 
     async def delete(self, name: str) -> None:
-        """Raises UnknownNameError, InvalidInputError; BusError where others go on to have it."""
+        """Raises UnknownNameError; InvalidInputError for one that ships with the product, or that
+        the settings name; BusError where others go on to have it.
+        """
+        self._check_not_default(name)
         await self._sync()
         await self._gallery_lane.run(self._engine.delete, name)
         if self._shared is not None:
             await self._shared.forget(name)
 
     async def rename(self, name: str, new_name: str) -> AvatarInfo:
-        """Raises UnknownNameError, InvalidInputError for one that ships with the product or a name
-        that is none, AlreadyExistsError.
+        """Raises UnknownNameError, AlreadyExistsError, InvalidInputError as `delete` does and for
+        a name that is none.
         """
+        self._check_not_default(name)
         await self._sync(look=True)
         renamed = await self._gallery_lane.run(_copied, self._engine, name, new_name)
         if self._shared is not None:
             await self._shared.share(new_name)
         await self.delete(name)
         return renamed
+
+    def _check_not_default(self, name: str) -> None:
+        """Without it no client would have a face that names none, nor this service a start."""
+        if name and name == self._settings.avatar:
+            raise InvalidInputError(
+                f"avatar {name!r} is the one where a client names none: start the face with "
+                "another one as its `avatar` first"
+            )
 
     async def close(self) -> None:
         await self._engine.close()

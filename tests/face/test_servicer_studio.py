@@ -26,6 +26,7 @@ from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
+from visavis.serving.errors import InvalidInputError
 from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus
@@ -238,6 +239,17 @@ async def test_of_a_face_that_was_deleted_no_part_of_a_loop_is_kept(
     await studio.close()
     assert not loops_below(tmp_path)
     assert not caplog.records, "and no disk is said to fail"
+
+
+async def test_the_avatar_that_the_settings_name_keeps_its_name_and_stays(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parent / "astronaut", tmp_path / "ann")
+    studio = open_studio(FaceSettings(avatar_dir=tmp_path, lanes=1, avatar="ann"))
+    with pytest.raises(InvalidInputError, match="start the face with another one"):
+        await studio.delete("ann")
+    with pytest.raises(InvalidInputError, match="start the face with another one"):
+        await studio.rename("ann", "bo")
+    assert [avatar.name for avatar in await studio.avatars()][:2] == ["ann", "default"]
+    await studio.close()
 
 
 def test_of_two_processes_that_draw_a_loop_the_longer_part_is_kept(tmp_path: Path) -> None:
