@@ -80,9 +80,13 @@ def create(
             "stated_by": _user(),
             "stated_via": "command line",
         }
-    # Blanks are for people; in addresses a name has none.
-    name = name or "-".join(photo.stem.split())
-    _make(name, image, told, url, api_key, "Looking for the face …")
+    _make(name or _name_of(photo), image, told, url, api_key, "Looking for the face …")
+
+
+def _name_of(path: Path) -> str:
+    """Blanks are for people; in addresses a name has none."""
+    whole = Path(os.path.abspath(path))  # a folder may be given as "."
+    return "-".join((whole.name if path.is_dir() else whole.stem).split())
 
 
 def _user() -> str:
@@ -132,7 +136,7 @@ def add(
             f"{bundle}: neither a head bundle's folder nor a zip of it; `visavis avatar create` "
             "takes a photo"
         )
-    _make(name or bundle.stem, packed, {}, url, api_key, "Reading the head …")
+    _make(name or _name_of(bundle), packed, {}, url, api_key, "Reading the head …")
 
 
 def _zipped(folder: Path) -> bytes:
