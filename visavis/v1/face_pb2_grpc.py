@@ -155,8 +155,8 @@ class FaceAnimationServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RenameAvatar(self, request, context):
-        """Sessions that show it keep it. INVALID_ARGUMENT: it ships with the product, or the
-        new name is none; ALREADY_EXISTS: another one is called so.
+        """Sessions that show it keep it. INVALID_ARGUMENT: it ships with the product, the face's
+        settings name it, or the new name is none; ALREADY_EXISTS: another one is called so.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
