@@ -26,6 +26,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from visavis.client import ARKIT_NAMES, Client, GatewayClient, GatewayError, Session
 from visavis.client.poses import poses_of
+from visavis.serving.errors import VisavisError
 from visavis.tools.cli.ask import converse
 from visavis.tools.cli.main import app
 
@@ -403,6 +404,8 @@ async def test_what_is_no_pose_is_refused() -> None:
 async def command(*arguments: str) -> str:
     """What a command prints."""
     done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    if isinstance(done.exception, VisavisError):
+        raise done.exception  # what `main` tells
     assert done.exit_code == 0, done.output
     return " ".join(done.output.split())
 
@@ -428,6 +431,20 @@ async def test_a_script_is_said_by_a_gateway(
         loud = [abs(frame.to_ndarray()).max() > 0.05 for frame in file.decode(audio=0)]
     begins = sum(after and not before for before, after in pairwise([False, *loud]))
     assert begins == 2, "both parts, one after the other"
+
+
+async def test_a_recording_that_ends_before_the_script_is_told(
+    gateway: RunningGateway, doubles: Doubles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The video holds what was recorded; nothing more is said for nobody to see."""
+    monkeypatch.setitem(gateway.inside.settings.__dict__, "recording_limit_s", 0.1)
+    doubles.script.voice_s = 0.2
+    text, video = tmp_path / "lecture.txt", tmp_path / "lecture.mp4"
+    text.write_text("One.\n\nTwo.")
+    with pytest.raises(VisavisError, match=r"ends with part 1 of 2: .* none is longer than 0\.1 s"):
+        await command("script", str(text), "-o", str(video), "--url", gateway.url)
+    with film(video.read_bytes()) as file:
+        assert next(file.decode(video=0)).width
 
 
 async def test_what_is_said_in_brackets_is_shown(
@@ -491,6 +508,8 @@ async def test_a_broadcast_that_fails_ends_its_command_with_the_reason(
     async with gateway_that_dies_after(*answers) as url:
         arguments = ["live", "start", "rtmp://x/y", "--key", "k", "--url", url]
         done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
+    if isinstance(done.exception, VisavisError):
+        raise done.exception  # what `main` tells
     assert done.exit_code == 1
     assert "rtmp://x: the broadcast failed: the key is refused" in str(done.exception)
 

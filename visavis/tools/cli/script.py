@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from visavis.client import GatewayClient
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.lecture import (
@@ -67,7 +67,10 @@ def script(
     console = Console()
     if url:
         wanted = {"language": language, "voice": voice, "avatar": avatar, "speed": speed}
-        write_output(output, asyncio.run(_have_said(parts, wanted, url, api_key, console)))
+        film, said, ended = asyncio.run(_have_said(parts, wanted, url, api_key, console))
+        write_output(output, film)
+        if ended:
+            raise VisavisError(f"{output}: ends with part {said} of {len(parts)}: {ended}")
         console.print(f"{output}: {_parts_said(parts)}.", markup=False)
         return
     pull_profile(profile, console)
@@ -87,18 +90,26 @@ def _parts_said(parts: list[str]) -> str:
 
 async def _have_said(
     parts: list[str], options: dict[str, Any], url: str, api_key: str, console: Console
-) -> bytes:
-    """The recording of a session at `url` that says all parts. Raises VisavisError."""
+) -> tuple[bytes, int, str]:
+    """The recording of a session at `url` that says all parts. Raises VisavisError.
+
+    With how many were said until its end, and why that came early; empty: it did not.
+    """
+    said, ended = 0, ""
     with Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("Saying", total=sum(map(len, parts)))
         async with GatewayClient(url, api_key) as client, client.session(**options) as session:
             await session.start_recording()
-            for index, text in enumerate(parts):
-                progress.update(bar, description=f"Part {index + 1} of {len(parts)}")
+            path = f"/v1/sessions/{session.id}/recording"
+            while said < len(parts) and not ended:
+                text = parts[said]
+                said += 1
+                progress.update(bar, description=f"Part {said} of {len(parts)}")
                 await session.hear_out(text)
                 progress.advance(bar, len(text))
+                ended = (await client.call("GET", path)).json()["error"]
             await session.stop_recording()
-            return await session.recording()
+            return await session.recording(), said, ended
 
 
 def _read(text_file: Path) -> str:
