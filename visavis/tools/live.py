@@ -49,7 +49,7 @@ def start(
     """Push a session to a server, and tell how it stands until Ctrl-C. Ends with status 1 where the
     broadcast is given up.
 
-    What is said in it comes from elsewhere: its page, the API, `visavis ask`.
+    What is said in it comes from elsewhere: its page, or the API.
     """
 
     async def run() -> None:
