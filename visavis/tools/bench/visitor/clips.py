@@ -46,7 +46,8 @@ def read_mono(path: Path, sample_rate_hz: int) -> NDArray[np.int16]:
                     raise InvalidInputError(f"{path}: longer than {MAX_DURATION_S} s")
             pieces += [_samples(rest) for rest in resampler.resample(None)]
     except (av.FFmpegError, OSError) as error:
-        raise InvalidInputError(f"{path}: not a sound file that can be read: {error}") from error
+        reason = error.strerror or error
+        raise InvalidInputError(f"{path}: not a sound file that can be read: {reason}") from error
     pcm = np.concatenate(pieces or [np.zeros(0, np.int16)])
     if not len(pcm):
         raise InvalidInputError(f"{path}: there is no sound in it")
