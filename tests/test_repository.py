@@ -1,7 +1,9 @@
 """What must stay true of the repository as a whole."""
 
 import ast
+import itertools
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -9,8 +11,12 @@ from collections.abc import Mapping
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from visavis.tools.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 GENERATED = ROOT / "visavis" / "v1"
@@ -195,6 +201,39 @@ def test_every_file_that_the_architecture_names_exists() -> None:
     assert [name for name in names if Path(name).name not in there] == []
     from_the_root = [name for name in names if name.startswith(folders)]
     assert [name for name in from_the_root if not (ROOT / name).is_file()] == []
+
+
+def test_every_command_that_the_documentation_shows_can_be_typed() -> None:
+    """Each line of a block: its command and options are there, and it lacks nothing."""
+    pages = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    shown = [(page.name, line) for page in pages for line in commands_in(page)]
+    assert len(shown) > 100
+    faults = [f"{page}: visavis {line}: {why}" for page, line in shown if (why := fault_of(line))]
+    assert faults == []
+
+
+def commands_in(page: Path) -> list[str]:
+    """What follows on `visavis` in its blocks, fenced or indented."""
+    text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+    fenced = "".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S))
+    indented = "\n".join(re.findall(r"^ {4}(\S.*)", text, re.M))
+    return re.findall(r"^(?:[A-Z_]+=\S+ )*visavis (.+)", f"{fenced}\n{indented}", re.M)
+
+
+def fault_of(line: str) -> str:
+    """Why this cannot be typed; empty: it can."""
+    words = [*itertools.takewhile(lambda word: word != "|", shlex.split(line, comments=True))]
+    command: Any = typer.main.get_command(app)
+    while hasattr(command, "commands"):
+        if words[0] not in command.commands:
+            return f"there is no {words[0]}"
+        command = command.commands[words.pop(0)]
+    try:
+        given, left, _ = command.make_parser(command.context_class(command)).parse_args(words)
+    except Exception as error:  # of click, or of the one that newer typers bring
+        return str(error)
+    lacking = [p.name for p in command.params if p.required and given.get(p.name) is None]
+    return f"left over: {left}" if left else f"lacking: {lacking}" if lacking else ""
 
 
 def test_generated_code_is_fresh(tmp_path: Path) -> None:
