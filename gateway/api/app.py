@@ -98,11 +98,14 @@ Speak or type to a face, and it answers with voice and lips in step.
    Sound alone, as samples: the WebSocket `…/audio?role=speaker|listener`.
    With `"drawn_by": "client"` there are no pictures: the WebSocket `…/face` has 52 blendshapes for
    each, and `GET /v1/avatars/{name}/head.glb` a head to draw with them; `…/head.json` and
-   `…/background.png` tell how its portrait shows it.
+   `…/background.png` tell how its portrait shows it. With `"spoken_by": "client"` the WebSocket
+   `…/speech` takes the voice.
 3. Captions, states and latencies: the WebSocket `…/events`. Server to client: `session`,
-   `state`, `transcript`, `answer` (pieces of a text, to be appended), `words`, `say`, `turn`,
-   `latency`, `broadcast`, `error`, `warning`, `pong`; client to server:
-   `{"type": "text", "text": "…", "style"?}`, `{"type": "interrupt"}`,
+   `state`, `transcript`, `answer` (pieces of a text, to be appended), `answer.shown` (the same of
+   code and tables, which are not said), `answer.sources`, `answer.tool_call`, `words`, `say`,
+   `turn`, `latency`, `broadcast`, `error`, `warning`, `pong`; client to server:
+   `{"type": "text", "text": "…", "style"?}`, `{"type": "typing", "text": "…"}` before it is sent,
+   `{"type": "interrupt"}`,
    `{"type": "say", "text": "…", "style"?, "language"?, "interrupt"?}`,
    `{"type": "tool_result", "call_id": "…", "output": "…"}` to an `answer.tool_call`,
    `{"type": "update", "language"?, "voice"?, "avatar"?, "speed"?, "style"?, "drawn_by"?}`,
@@ -110,11 +113,13 @@ Speak or type to a face, and it answers with voice and lips in step.
 
 4. To many: `POST …/broadcasts` pushes the session to an RTMP server or a WHIP endpoint; players
    watch by WHEP (`POST …/whep`) or HLS (`GET …/hls/index.m3u8`); `POST …/whip` takes a microphone.
+   What changes in its room is told on the WebSocket `…/room/live`.
 
 Every error from 400 on is `{"error": {"code", "message"}}`.
 
 Programs that were written for OpenAI's API find models, chat, speech and transcriptions where they
-look for them, under `/v1`; errors there have OpenAI's shape.
+look for them, under `/v1`, and Realtime at the WebSocket `/v1/realtime`; errors there have OpenAI's
+shape.
 
 Who makes a session gets a `token` with it, which opens that session alone: all that lies under
 `/v1/sessions/{id}`, and nothing else but voices and avatars to look at. It holds for

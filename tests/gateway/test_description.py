@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel, Field
+from starlette.routing import WebSocketRoute
 
 from gateway.api.app import create_app
 from gateway.api.description import schema_as_3_0
+from gateway.api.events import Command, ServerEvent
 from gateway.openai.errors import is_openai
 from gateway.settings import GatewaySettings
 
@@ -79,6 +81,29 @@ def test_the_page_of_openais_api_names_our_own_paths(described: dict[str, Any]) 
     assert set(re.findall(r"`(.+?)`", listed[1])) == {
         name for name in ours if not is_openai(f"/v1/{name}")
     }
+
+
+def sockets_of(routes: Iterable[Any]) -> Iterator[str]:
+    """Their paths, also where FastAPI keeps a router as it was included."""
+    for route in routes:
+        if (included := getattr(route, "original_router", None)) is not None:
+            yield from sockets_of(included.routes)
+        elif isinstance(route, WebSocketRoute):
+            yield route.path
+
+
+def test_every_socket_and_event_is_named(described: dict[str, Any]) -> None:
+    """OpenAPI has no words for them: the text before the routes tells of them."""
+    text = described["info"]["description"]
+    paths = [*sockets_of(create_app(GatewaySettings.model_validate({})).routes)]
+    ends = [path.removeprefix("/v1/sessions/{session_id}/") for path in paths]
+    assert len(ends) > 6
+    assert [
+        end for end in ends if not re.search(rf"[/…]{re.escape(end.lstrip('/'))}[`?]", text)
+    ] == []
+    kinds = [kind.model_fields["type"] for kind in get_args(ServerEvent | Command)]
+    types = {get_args(kind.annotation)[0] for kind in kinds} - {"place"}  # of a socket of its own
+    assert [name for name in sorted(types) if not re.search(f'[`"]{name}[`"]', text)] == []
 
 
 def test_limits_and_absences_are_told_as_3_0_tells_them() -> None:
