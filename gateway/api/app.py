@@ -190,6 +190,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.include_router(realtime.sockets)
     app.include_router(room_routes.sockets)
     app.include_router(app_sockets.router)
+    app.add_api_websocket_route("/{name:path}", sockets.nowhere)
     _add_pages(app, settings)
     return app
 

@@ -35,7 +35,7 @@ from gateway.apps.routes import say_in
 from gateway.session.session import Session
 from gateway.talk.actions import Manner
 from gateway.talk.microphone import pcm_of_message
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.serving.lifetime.supervision import cancelled_at_last
 
 router = APIRouter()
@@ -302,6 +302,11 @@ async def close(socket: WebSocket, session: Session) -> None:
         await socket.close(SESSION_MOVED, "the session goes on; connect again")
     else:
         await socket.close(SESSION_ENDED, "the session has ended")
+
+
+async def nowhere(socket: WebSocket) -> None:
+    """At a path without a WebSocket. Left to itself the framework says 403, as if a key lacked."""
+    await refuse(socket, UnknownNameError("path: there is no WebSocket here"))
 
 
 async def refuse(socket: WebSocket, error: Exception) -> None:

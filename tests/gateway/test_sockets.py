@@ -112,7 +112,8 @@ async def test_a_session_that_ends_closes_its_sockets(
 async def test_a_refused_handshake_says_why(
     client: GatewayClient, session: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for path in ("nobody/events", "nobody/media", f"{session}/media?role=king"):
+    no_socket = f"{session}/event"
+    for path in ("nobody/events", "nobody/media", f"{session}/media?role=king", no_socket):
         with pytest.raises(websockets.InvalidStatus) as refusal:
             await client.connect(f"/v1/sessions/{path}")
         response = refusal.value.response
