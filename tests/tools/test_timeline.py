@@ -104,3 +104,9 @@ def test_it_says_what_is_missing(answers: dict[str, Any], tmp_path: Path) -> Non
     assert isinstance(CliRunner().invoke(app, ["timeline"]).exception, UnknownNameError)
     wrong = CliRunner().invoke(app, ["timeline", "-o", str(tmp_path / "turn.png")])
     assert isinstance(wrong.exception, InvalidInputError) and "svg" in str(wrong.exception)
+
+
+@pytest.mark.parametrize("named", [["--session", "abc"], ["--turn", "3"]])
+def test_a_question_is_not_asked_in_a_session_that_is_named(named: list[str]) -> None:
+    done = CliRunner().invoke(app, ["timeline", "Why?", *named, "--url", "http://127.0.0.1:1"])
+    assert isinstance(done.exception, InvalidInputError) and named[0] in str(done.exception)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from visavis.client import GatewayClient
-from visavis.serving.errors import UnknownNameError, VisavisError
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.tools.charts import STAGES, draw_timeline
 from visavis.tools.cli.ask import converse, spoken_question
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
@@ -51,6 +51,8 @@ def timeline(
     on the page, `visavis timeline` shows their last turn.
     """
     check_output(output, ".svg")
+    if question and (session or turn):
+        raise InvalidInputError("question: asked in a session of its own; no --session or --turn")
     console = Console()
     if question:
         asked = _ask(question, language, url, api_key, profile, console)
