@@ -66,6 +66,9 @@ class KeySection(LimitsSection):
             raise ValueError(f"{self.name}: either key or sha256 is wanted")
         if self.key is not None and len(self.key.get_secret_value()) < SHORTEST_KEY:
             raise ValueError(f"{self.name}: a key has {SHORTEST_KEY} characters or more")
+        # Of a variable that was not set; whoever shows an empty key would have this role.
+        if self.sha256 and self.digest == digest_of(""):
+            raise ValueError(f"{self.name}: sha256 is that of an empty key")
         return self
 
     @property

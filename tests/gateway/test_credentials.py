@@ -27,6 +27,8 @@ from visavis.serving.errors import SettingsError
 
 SECRET = "a secret that two who trust each other have, and nobody else knows it"
 KEY = "a key that is long enough"
+OF_NOTHING = hashlib.sha256(b"").hexdigest()
+"""What `printf %s "$KEY" | sha256sum` says where KEY is not set."""
 PRIVATE = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 OTHERS = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
@@ -101,6 +103,7 @@ def test_keys_come_with_a_role_and_limits(tmp_path: Path) -> None:
         (f'[[key]]\nname = "a"\nkey = "{KEY[:9]}"\nrole = "app"', "16 characters"),
         ('[[key]]\nname = "a"\nrole = "app"', "either key or sha256"),
         (f'[[key]]\nname = "a"\nsha256 = "{KEY}"\nrole = "app"', "sha256"),
+        (f'[[key]]\nname = "a"\nsha256 = "{OF_NOTHING}"\nrole = "operator"', "an empty key"),
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "app"\n' * 2, "one name"),
         ("[jwt]", "no JWT could be verified"),
         ('[jwt]\njwks = "http://login.example.org/keys"', "jwks"),
