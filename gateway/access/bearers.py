@@ -60,6 +60,8 @@ class Bearers:
         self._keys: dict[str, jwt.PyJWK] = {}
         self._asked_s = self._told_s = float("-inf")
         self._asking = asyncio.Lock()
+        if self._remote and not _is_address(section.jwks):
+            raise SettingsError("jwt.jwks: it is no address such as https://HOST/jwks.json")
         if section.jwks and not self._remote:
             try:
                 self._take(self._file.read_bytes())
@@ -148,3 +150,10 @@ class Bearers:
         if not keys:
             raise ValueError("there is no RSA key")
         self._keys, self._told_s = keys, self._now_s()
+
+
+def _is_address(url: str) -> bool:
+    try:
+        return bool(httpx.URL(url).host)
+    except httpx.InvalidURL:
+        return False

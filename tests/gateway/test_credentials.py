@@ -317,3 +317,9 @@ def test_a_file_without_keys_is_told_at_once(tmp_path: Path, content: str | None
     (tmp_path / "short").write_text("short")
     with pytest.raises(SettingsError, match="32 characters"):
         bearers(tmp_path, secret_file="short")
+
+
+@pytest.mark.parametrize("url", ["https://", "https://login.example.org:x/keys", "https://a\0b"])
+def test_an_address_of_keys_that_is_none_is_told_at_once(tmp_path: Path, url: str) -> None:
+    with pytest.raises(SettingsError, match="jwks"):
+        bearers(tmp_path, jwks=url)
