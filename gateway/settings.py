@@ -24,6 +24,8 @@ _BETS = SpeculationLimits()
 _FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
+# Of a host, or an IPv6 address, which a port behind a name is not.
+_NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*")
 # HMAC-SHA256 is as strong as its key, up to 256 bits.
 _KEY_CHARACTERS = 32
 
@@ -331,6 +333,14 @@ class GatewaySettings(Settings):
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
         return origins
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def _names(cls, names: list[str]) -> list[str]:
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is not a name such as avatar.example, without a port")
+        return [name.lower() for name in names]  # as they are read in what browsers send
 
     @field_validator("trusted_proxies", "wyoming_clients")
     @classmethod

@@ -167,3 +167,21 @@ async def test_a_name_that_cannot_be_one_is_foreign(http: httpx.AsyncClient, nam
     for header, value in (("Host", name), ("Origin", f"http://{name}")):
         response = await http.get("/healthz", headers={header: value.encode("latin-1")})
         assert header.lower() in problem(response, 403)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_an_allowed_name_is_found_however_it_is_written(rig: Rig) -> None:
+    names = ["Avatar.Example", "::1"]
+    settings = {"nats_url": rig.nats.url, "api_key": "secret", "allowed_hosts": names}
+    gateway = RunningGateway(GatewaySettings.model_validate(settings))
+    await gateway.start()
+    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False) as http:
+        own = await http.get("/healthz", headers={"Host": "avatar.example"})
+    await gateway.stop()
+    assert own.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["", "https://avatar.example", "cafe:8443", "*.example"])
+def test_a_name_that_no_browser_could_ask_for_is_told_at_once(name: str) -> None:
+    with pytest.raises(ValueError, match="is not a name such as"):
+        GatewaySettings.model_validate({"allowed_hosts": [name]})
