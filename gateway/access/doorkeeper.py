@@ -9,10 +9,10 @@ from gateway.access.bearers import BadBearerError, Bearers
 from gateway.access.callers import OPERATOR, Caller, Role
 from gateway.access.ephemeral import PREFIX as EPHEMERAL
 from gateway.access.ephemeral import EphemeralKeys
-from gateway.access.keys import digest_of, read_access
+from gateway.access.keys import SHOWABLE, can_be_shown, digest_of, read_access
 from gateway.access.tokens import PREFIX, ExpiredError, Issued, NotOursError, SessionTokens
 from gateway.settings import GatewaySettings
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import SettingsError, VisavisError
 
 # Of session_idle_s: a token is renewed at half of its life, and what is left then has to outlast
 # a session to which nobody is connected.
@@ -41,6 +41,8 @@ class Doorkeeper:
             if access.jwt is not None:
                 self._bearers = Bearers(access.jwt, settings.access_file.parent)
         if key := settings.key():
+            if not can_be_shown(key):
+                raise SettingsError(f"api_key: it has to be {SHOWABLE}")
             self._keys[digest_of(key)] = OPERATOR
 
     @property

@@ -33,6 +33,7 @@ from visavis.serving.errors import SettingsError
 
 SHORTEST_KEY = 16
 """Characters: whoever reads the SHA-256 of a shorter one could find it by trying."""
+SHOWABLE = "one line of ASCII, without a blank at an end: it is shown in a header"
 
 
 class _Section(BaseModel):
@@ -66,6 +67,8 @@ class KeySection(LimitsSection):
             raise ValueError(f"{self.name}: either key or sha256 is wanted")
         if self.key is not None and len(self.key.get_secret_value()) < SHORTEST_KEY:
             raise ValueError(f"{self.name}: a key has {SHORTEST_KEY} characters or more")
+        if self.key is not None and not can_be_shown(self.key.get_secret_value()):
+            raise ValueError(f"{self.name}: a key is {SHOWABLE}")
         # Of a variable that was not set; whoever shows an empty key would have this role.
         if self.sha256 and self.digest == digest_of(""):
             raise ValueError(f"{self.name}: sha256 is that of an empty key")
@@ -122,6 +125,11 @@ class AccessFile(_Section):
 def digest_of(key: str) -> bytes:
     """By which a key is looked up: to look one up tells nothing of the others."""
     return hashlib.sha256(key.encode()).digest()
+
+
+def can_be_shown(key: str) -> bool:
+    """Whether a client can send it: clients do not agree on how other characters are written."""
+    return key.isascii() and key.isprintable() and key == key.strip()
 
 
 def read_access(path: Path) -> AccessFile:

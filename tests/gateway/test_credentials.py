@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from gateway.access.bearers import BadBearerError, Bearers
 from gateway.access.callers import SOCKET, Caller, Limits, Role, why_not
+from gateway.access.doorkeeper import Doorkeeper
 from gateway.access.keys import JwtSection, read_access
 from gateway.access.limits import Making, OverLimitError, Standing, Usage, check, standing
 from gateway.access.tokens import ExpiredError, NotOursError, SessionTokens
@@ -101,6 +102,7 @@ def test_keys_come_with_a_role_and_limits(tmp_path: Path) -> None:
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "guest"', "role"),
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "app"\nlimit = 1', "limit"),
         (f'[[key]]\nname = "a"\nkey = "{KEY[:9]}"\nrole = "app"', "16 characters"),
+        (f'[[key]]\nname = "a"\nkey = "{KEY} "\nrole = "app"', "a: a key is one line of ASCII"),
         ('[[key]]\nname = "a"\nrole = "app"', "either key or sha256"),
         (f'[[key]]\nname = "a"\nsha256 = "{KEY}"\nrole = "app"', "sha256"),
         (f'[[key]]\nname = "a"\nsha256 = "{OF_NOTHING}"\nrole = "operator"', "an empty key"),
@@ -125,6 +127,13 @@ def test_a_key_of_tokens_is_long(tmp_path: Path) -> None:
     assert GatewaySettings.model_validate({"token_key_file": file}).signing_key() == SECRET
     made = {GatewaySettings.model_validate({}).signing_key() for _ in range(2)}
     assert len(made) == 2
+
+
+@pytest.mark.parametrize("key", ["ein Schlüssel", "a key\n", " a key"])
+def test_a_key_that_no_client_can_send_is_told_at_once(key: str) -> None:
+    with pytest.raises(SettingsError, match=r"api_key: .* ASCII") as refused:
+        Doorkeeper(GatewaySettings.model_validate({"api_key": key}))
+    assert key.strip() not in str(refused.value)
 
 
 # ------------------------------------------------------------ limits
