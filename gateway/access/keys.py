@@ -20,6 +20,7 @@ max_sessions = 10
 from __future__ import annotations
 
 import hashlib
+import re
 import tomllib
 from pathlib import Path
 from typing import Literal, Self
@@ -138,8 +139,11 @@ def read_access(path: Path) -> AccessFile:
         return AccessFile.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise SettingsError(f"access_file: cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        raise SettingsError(f"access_file: {path} is not TOML") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        # The place alone: what else is told may be of a key.
+        place = re.search(r" \(at [^()]*\)$", str(error))
+        where = place[0] if place else ""
+        raise SettingsError(f"access_file: {path} is not TOML{where}") from None
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
         told = (": ".join([".".join(map(str, f["loc"])), f["msg"]]).lstrip(": ") for f in faults)

@@ -98,7 +98,8 @@ def test_keys_come_with_a_role_and_limits(tmp_path: Path) -> None:
     ("content", "said"),
     [
         ("", "nobody could come in"),
-        ("key = ", "not TOML"),
+        (f'[[key]]\nname = "a"\nkey = {KEY}', "not TOML (at line 3, column 7)"),
+        (f"key = {'[' * 10_000}", "not TOML"),
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "guest"', "role"),
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "app"\nlimit = 1', "limit"),
         (f'[[key]]\nname = "a"\nkey = "{KEY[:9]}"\nrole = "app"', "16 characters"),
