@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -112,5 +113,5 @@ def check(limits: Limits, usages: Sequence[Usage]) -> None:
     if each_minute and len(ages_s) > each_minute:
         # Of the `each_minute` newest before this one, the oldest has to leave the window.
         wait_s = WINDOW_S - ages_s[each_minute]
-        message = f"sessions: this key may make {each_minute} a minute; try again in {wait_s:.0f} s"
-        raise OverLimitError(message, wait_s)
+        again = f"try again in {math.ceil(wait_s)} s"
+        raise OverLimitError(f"sessions: this key may make {each_minute} a minute; {again}", wait_s)

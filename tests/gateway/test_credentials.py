@@ -155,6 +155,8 @@ def test_what_is_over_a_limit_counts_for_nothing() -> None:
         with pytest.raises(OverLimitError, match="2 a minute") as refused:
             make(at_s, 0)
         assert refused.value.retry_after_s == 60.0 - at_s
+    with pytest.raises(OverLimitError, match="try again in 1 s"):
+        make(59.75, 0)
     make(60.0, 0)
     with pytest.raises(OverLimitError, match="2 a minute"):
         make(61.0, 0)
