@@ -606,6 +606,24 @@ def test_who_detects_turns_himself_commits_and_asks(named: dict[str, Any]) -> No
     assert last(talk)["status"] == "completed"
 
 
+@pytest.mark.parametrize("rate_hz", [8_000, 16_000, 24_000, 44_100])
+def test_what_is_committed_is_all_that_was_appended_and_nothing_of_before(rate_hz: int) -> None:
+    form = {"type": "audio/pcm", "rate": rate_hz}
+    talk = Talk({"audio": {"input": {"turn_detection": None, "format": form}}})
+    tenth = np.full(rate_hz // 10, 8000, "<i2").tobytes()
+    for _ in range(2):
+        talk.say("input_audio_buffer.append", audio=base64.b64encode(tenth[:-1]).decode())
+        talk.say("input_audio_buffer.clear")
+        talk.say("input_audio_buffer.append", audio=base64.b64encode(tenth).decode())
+        talk.say("input_audio_buffer.commit")
+    message = {"type": "input_audio", "audio": base64.b64encode(tenth).decode()}
+    item = {"type": "message", "role": "user", "content": [message]}
+    talk.say("conversation.item.create", item=item)
+    assert [len(read.pcm) for read in talk.of(to_do.Recognise)] == [1600] * 3
+    for read in talk.of(to_do.Recognise):
+        assert read.pcm[400:1200] == pytest.approx(8000, rel=0.05), "no half of a sample before it"
+
+
 def test_who_begins_to_detect_turns_himself_hears_the_end_of_what_is_being_said() -> None:
     talk = Talk()
     talk.hear(Overheard("began", 1, 100))

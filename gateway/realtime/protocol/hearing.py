@@ -113,7 +113,7 @@ class Hearing:
         ended = self._lost(0) if detected and not detects else []
         self._config = config
         if config.audio.input.format != before.audio.input.format:
-            self._sound = SoundIn(config.audio.input.format)
+            self._begin_sound()
         if detected == detects:
             return []
         self._forget()
@@ -132,14 +132,16 @@ class Hearing:
         if self._kept_samples + len(pcm) > LONGEST_RECORDING_S * RATE_HZ:
             message = f"audio: more than {LONGEST_RECORDING_S / 60:.0f} minutes are not kept"
             raise RefusedError(message, "audio", "input_audio_buffer_full")
-        self._kept.append(pcm)
-        self._kept_samples += len(pcm)
+        self._keep(pcm)
         return []
 
     def commit(self) -> list[Effect]:
         """The client says that it is a message. Raises RefusedError."""
         if self._detection is not None and self.speaking:
             return [EndUtterance()]
+        if self._detection is None:
+            self._keep(self._sound.finish())
+            self._begin_sound()
         if self._kept_samples < SHORTEST_COMMIT_S * RATE_HZ:
             kept_ms = self._kept_samples * 1000 // RATE_HZ
             raise RefusedError(
@@ -171,7 +173,8 @@ class Hearing:
         for index, part in enumerate(item.parts):
             if part["type"] == "input_audio" and part.get("audio") and not part["transcript"]:
                 sound = SoundIn(self._config.audio.input.format)
-                found[index] = sound.feed(part.pop("audio"))
+                pcm = sound.feed(part.pop("audio"))
+                found[index] = np.concatenate((pcm, sound.finish()))
         return found
 
     def read(self, item: Item, recordings: Mapping[int, NDArray[np.int16]]) -> list[Effect]:
@@ -183,8 +186,17 @@ class Hearing:
         self._unread[of] = _Sound(item, part, len(pcm) / RATE_HZ)
         return Recognise(of, pcm, self._config.wanted_language)
 
+    def _keep(self, pcm: NDArray[np.int16]) -> None:
+        self._kept.append(pcm)
+        self._kept_samples += len(pcm)
+
+    def _begin_sound(self) -> None:
+        """What comes from now on goes on with nothing: the half of a sample, too, is forgotten."""
+        self._sound = SoundIn(self._config.audio.input.format)
+
     def _forget(self) -> None:
         self._kept, self._kept_samples = [], 0
+        self._begin_sound()
 
     @property
     def _detection(self) -> ServerVad | SemanticVad | None:
