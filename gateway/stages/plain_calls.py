@@ -196,7 +196,7 @@ class PlainCalls:
         if len(pcm) > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
             raise InvalidInputError(
                 f"file: it is longer than {LONGEST_RECORDING_S / 60:.0f} minutes; ask for it with "
-                "stream, which takes any length, or in parts"
+                "stream, which takes an hour, or in parts"
             )
         request = asr_pb2.RecognizeRequest(
             config=_recognition(language), pcm_s16le=pcm.astype("<i2").tobytes()

@@ -513,6 +513,16 @@ async def test_a_recording_that_cannot_be_is_refused(http: httpx.AsyncClient) ->
     refused(nothing, 400)
 
 
+async def test_who_sends_too_long_a_recording_is_told_what_may_be_sent(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.stages.plain_calls.LONGEST_RECORDING_S", 0.1)
+    told = refused(await transcribed(http, wav(0.2)), 400)
+    assert told["param"] == "file" and "with stream, which takes an hour" in told["message"]
+    monkeypatch.setattr("gateway.openai.sound_files.LONGEST_S", 0.1)
+    assert refused(await transcribed(http, wav(0.2), stream="true"), 400)["param"] == "file"
+
+
 async def test_subtitles_and_words_share_a_passages_time() -> None:
     long = Passage("word " * 40, 0.0, 20.0)
     cut = cues([long])
