@@ -32,7 +32,8 @@ class SoundIn:
         self._stream = (
             None
             if rate_hz == HEARD_RATE_HZ
-            else soxr.ResampleStream(rate_hz, HEARD_RATE_HZ, 1, dtype="int16", quality="HQ")
+            # As in asr: a better one is heard no better, and holds back 10 ms more, at 8 kHz 30.
+            else soxr.ResampleStream(rate_hz, HEARD_RATE_HZ, 1, dtype="int16", quality="LQ")
         )
 
     def feed(self, audio: object) -> NDArray[np.int16]:
@@ -43,7 +44,7 @@ class SoundIn:
         return np.asarray(self._stream.resample_chunk(samples), np.int16)
 
     def finish(self) -> NDArray[np.int16]:
-        """[N] int16 at 16 kHz: what is still on its way, up to a tenth of a second. Once."""
+        """[N] int16 at 16 kHz: what is still on its way, up to 60 ms. Once."""
         nothing = np.zeros(0, np.int16)
         if self._stream is None:
             return nothing
