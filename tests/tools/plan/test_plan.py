@@ -263,6 +263,7 @@ def test_own_figures_replace_estimates_and_none_is_taken_without_its_source() ->
         ({"gpu": {"llm": {"speed": {"value": 1, "source": "x"}}}}, "unknown: speed"),
         ({"gpu": {"llm": {"batches": [[2, 1]]}}}, "from one request"),
         ({"gpu": {"like": "gpu"}}, "no other profile"),
+        ({"gpuu": own["gpu"]}, "has gpuu, and nothing of the chosen one: gpu or cpu"),
     ):
         with pytest.raises(InvalidInputError, match=message):
             profile_of("gpu", ("shipped", _SHIPPED), ("own", wrong))
@@ -328,6 +329,8 @@ def test_the_command_writes_a_plan_and_refuses_with_what_would_do(tmp_path: Path
     refused = CliRunner().invoke(app, [*told, "30"])
     assert refused.exit_code == 1
     assert "It would do to add" in refused.output
+    both = CliRunner().invoke(app, ["plan", "--against", "load.json", "--compose", str(out)])
+    assert "--against: makes no plan" in str(both.exception)
     wrong = CliRunner().invoke(app, [*told, "1", "--slo", "latency=1"])
     assert isinstance(wrong.exception, InvalidInputError)
     assert "voice_to_voice_p95=0.8" in str(wrong.exception)

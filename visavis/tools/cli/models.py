@@ -342,7 +342,7 @@ def licences(
     table = Table(show_lines=True)
     table.add_column("bundle", no_wrap=True)
     table.add_column("licence", min_width=12)
-    table.add_column("note")
+    table.add_column("note", overflow="fold")
     for manifest in manifests:
         table.add_row(manifest.name, Text(manifest.licence), Text(manifest.licence_note))
     Console().print(table)

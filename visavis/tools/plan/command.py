@@ -150,6 +150,10 @@ def plan(
     if kubernetes is not None:
         _check_overlay(kubernetes)
     if against is not None:
+        if compose or json_path or kubernetes:
+            raise InvalidInputError(
+                "--against: makes no plan; leave out --compose, --kubernetes and --json"
+            )
         _tell_back_test(console, against, _profile(profile, profiles, None))
         return
     if gpus is None:

@@ -23,9 +23,11 @@ from visavis.tools.plan.queueing import MOST_BUSY
 def placement_table(plan: Plan) -> Table:
     """A line for each replica on a card, and for a service's processes on a machine."""
     title = f"Where {plan.wanted.sessions} sessions are served, profile {plan.scene.profile.name}"
-    table = Table("machine", "place", "service", title=title, title_justify="left")
+    table = Table(title=title, title_justify="left")
+    for name in ("machine", "place", "service"):
+        table.add_column(name, overflow="fold")
     for name in ("sessions", "at work", "of its most", "first of an answer, P95"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for load in sorted(plan.prediction.loads, key=_order):
         seat = load.seat
         node = plan.scene.inventory.nodes[seat.node]
@@ -54,7 +56,7 @@ def devices_table(plan: Plan) -> Table:
     """What cards and machines are asked for, of what they have."""
     table = Table("device", title="Memory and utilisation", title_justify="left")
     for name in ("memory planned", "of", "busy"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     prediction = plan.prediction
     for n, node in enumerate(plan.scene.inventory.nodes):
         for g, card in enumerate(node.gpus):
@@ -159,8 +161,8 @@ def sources_table(profile: Profile) -> Table:
     """Each figure and where it comes from."""
     title = f"Figures of profile {profile.name}, as published with visavis or given by --profiles"
     table = Table("figure", title=title, title_justify="left")
-    table.add_column("value", justify="right")
-    table.add_column("from")
+    table.add_column("value", justify="right", overflow="fold")
+    table.add_column("from", overflow="fold")
     for service, figure in profile.sources():
         table.add_row(f"{service}.{figure.told_name}", f"{figure.value:g}", figure.source)
     return table
@@ -173,7 +175,7 @@ def back_test_table(test: BackTest) -> Table:
     table = Table("visitors", "figure", title=title, title_justify="left")
     within = f"{1 - OUTSIDE:.0%} interval"
     for name in ("measured", within, "published", "off", "in", "lone's", "off", "in"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", overflow="fold")
     for row in test.rows:
         table.add_row(
             str(row.sessions),

@@ -198,7 +198,9 @@ _NEEDED = {
 def profile_of(name: str, *files: tuple[str, Mapping[str, Any]]) -> Profile:
     """The profile of that name. files: name and content of each, later ones count more.
 
-    Raises InvalidInputError where there is none, or a figure of it is wrong."""
+    Raises InvalidInputError where there is none, a figure of it is wrong, or the last file has
+    nothing of it.
+    """
     merged: dict[str, Any] = {}
     for _, content in files:
         merged = _over(merged, content)
@@ -211,6 +213,11 @@ def profile_of(name: str, *files: tuple[str, Mapping[str, Any]]) -> Profile:
         if base not in merged or base in chain:
             raise InvalidInputError(f"{where} [{chain[-1]}]: like = {base!r} is no other profile")
         chain.append(base)
+    if len(files) > 1 and not files[-1][1].keys() & {*chain}:
+        told = ", ".join(sorted(files[-1][1])) or "no profile at all"
+        raise InvalidInputError(
+            f"{where}: has {told}, and nothing of the chosen one: {' or '.join(chain)}"
+        )
     sections: dict[str, Any] = {}
     for link in reversed(chain):
         sections = _over(sections, merged[link])
