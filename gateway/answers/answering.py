@@ -71,13 +71,14 @@ class Answering:
     async def answer(self, turn: Turn, action: BeginAnswer) -> None:
         """Let the turn be answered; `turn.known` is what it is made of. Raises StageLostError."""
         said = [message for message in action.messages if message.role != "system"]
-        question, opening = said[-1].content, len(said) == 1
+        question, opening = turn.asks or said[-1].content, len(said) == 1
         hit = self._cache.find(question, self._speaker, opening=opening)
         if hit is not None:
             turn.source = "cache"
             self._feed.send_answer(turn.number, hit.answer)
             return
-        if opening and self._cache.learns:
+        # To who asks in a room it answers by name.
+        if opening and self._cache.learns and not turn.asks:
             turn.lesson = (question, self._speaker)
         asked = (Message("user", turn.asks),) if turn.asks else action.messages
         turn.source, turn.known = "llm", self._known(asked)

@@ -98,7 +98,7 @@ class Turn:
     messages: tuple[Message, ...] = ()
     """The conversation that it answers."""
     asks: str = ""
-    """What is looked up for it, where the question has more: a live room says who asks."""
+    """What its answer is looked up by, where the question has more: a live room says who asks."""
     known: tuple[Passage, ...] = ()
     """What of the operator's texts it is given."""
     tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import pytest_asyncio
 from websockets.asyncio.client import ClientConnection
@@ -88,6 +89,22 @@ async def test_a_known_question_is_answered_without_the_language_model(
         assert said == ["um, when are you OPEN", "From nine to five.", "And on Sunday?"]
         turns = (await client.call("GET", f"/v1/sessions/{session.id}/turns")).json()
         assert [t["answered_by"] for t in turns] == ["cache", "llm"]
+
+
+async def test_a_comment_in_a_room_has_its_known_answer_and_nothing_is_learned_from_one(
+    client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
+) -> None:
+    async with client.session() as session:
+        path = f"/v1/sessions/{session.id}"
+        await http.post(f"{path}/room", json={})
+        for text in ("When are you open?", "Why?"):
+            comment = {"author": {"name": "Anna"}, "text": text}
+            await http.post(f"{path}/room/comments", json=comment)
+            await collect(session, "finished")
+        turns = (await client.call("GET", f"{path}/turns")).json()
+        assert [t["answered_by"] for t in turns] == ["cache", "llm"]
+        assert doubles.seen.prompts[0][-1][1] == "Anna asks: “Why?”"
+        assert (await client.call("GET", "/v1/cache")).json()["learned"] == []
 
 
 async def test_a_known_question_is_prepared_in_the_pause_and_interrupted_like_any(
