@@ -147,4 +147,6 @@ def read_access(path: Path) -> AccessFile:
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
         told = (": ".join([".".join(map(str, f["loc"])), f["msg"]]).lstrip(": ") for f in faults)
-        raise SettingsError(f"access_file: {path}: {'; '.join(told)}") from None
+        # Pydantic's words before ours.
+        text = "; ".join(told).replace("Value error, ", "")
+        raise SettingsError(f"access_file: {path}: {text}") from None

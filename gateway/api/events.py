@@ -451,5 +451,6 @@ def explain(error: ValidationError) -> str:
     parts = []
     for problem in told[:MOST_FAULTS]:
         where = ".".join(str(p)[:80] for p in problem["loc"]) or "message"
-        parts.append(f"{where}: {problem['msg']}")
+        why = problem["msg"].removeprefix("Value error, ")  # pydantic's, before words of ours
+        parts.append(f"{where}: {why}")
     return "; ".join(parts)

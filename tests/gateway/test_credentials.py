@@ -104,7 +104,7 @@ def test_keys_come_with_a_role_and_limits(tmp_path: Path) -> None:
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "app"\nlimit = 1', "limit"),
         (f'[[key]]\nname = "a"\nkey = "{KEY[:9]}"\nrole = "app"', "16 characters"),
         (f'[[key]]\nname = "a"\nkey = "{KEY} "\nrole = "app"', "a: a key is one line of ASCII"),
-        ('[[key]]\nname = "a"\nrole = "app"', "either key or sha256"),
+        ('[[key]]\nname = "a"\nrole = "app"', ": either key or sha256"),
         (f'[[key]]\nname = "a"\nsha256 = "{KEY}"\nrole = "app"', "sha256"),
         (f'[[key]]\nname = "a"\nsha256 = "{OF_NOTHING}"\nrole = "operator"', "an empty key"),
         (f'[[key]]\nname = "a"\nkey = "{KEY}"\nrole = "app"\n' * 2, "one name"),
