@@ -57,6 +57,11 @@ class FaceOutputs:
     def watched(self) -> bool:
         return bool(self._open)
 
+    @property
+    def names(self) -> list[str]:
+        """Of the destinations to which poses go."""
+        return list(self._open)
+
     def has(self, name: str) -> bool:
         """Whether poses go to the destination of this name, or are about to."""
         return name in self._open or name in self._opening

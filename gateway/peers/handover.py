@@ -12,11 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
 from gateway.peers.peers import Answer, Peer, Peers
+from gateway.playout.outlets import OutletsRecord
+from gateway.playout.sinks.recording import FETCH_S
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
@@ -37,6 +39,8 @@ _AROUND_BYTES = 1000
 _LOOKS_ALONE = 5
 # After a peer has refused.
 _PAUSE_S = 1.0
+# Before the limit: what is being said ends there, so that the session goes and does not end.
+_LAST_S = 3.0
 
 T = TypeVar("T")
 
@@ -48,6 +52,8 @@ class SessionRecord(BaseModel):
 
     What a newer gateway tells beside it is left out.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)  # keys of broadcasts are among it
 
     id: str
     options: Options
@@ -67,6 +73,7 @@ class SessionRecord(BaseModel):
     """Whether it has its stages."""
     room: dict[str, Any] | None = None
     """Its live room, as `gateway/room/moving.py` reads it."""
+    outlets: OutletsRecord = OutletsRecord()
 
 
 class Handover:
@@ -95,19 +102,34 @@ class Handover:
         """Have all sessions go on elsewhere, and what is asked for without one be answered; returns
         once the process may end.
 
-        Where there is nobody else, each ends between two turns.
+        Where there is nobody else, each ends between two turns. What would hold one here beyond the
+        limit ends before it.
         """
         here = self._sessions
         here.leaving.set()
         metrics.draining.set(1)
         self._peers.drain()
-        while drain.look(self._clock.now(), here.taken + here.requests) is Phase.DRAINING:
-            ready = [s for s in self._sessions.all() if self._sessions.may_leave(s)]
+        last_s = min(_LAST_S, drain.left_s(self._clock.now()) / 2)
+        while drain.look(now := self._clock.now(), here.taken + here.requests) is Phase.DRAINING:
+            left_s = drain.left_s(now) - last_s
+            at_last = left_s < 0
+            self._hurry(left_s)
+            ready = [s for s in here.all() if here.may_leave(s, at_last=at_last)]
             if ready:
-                await self._give_all(ready)
+                await self._give_all(ready, at_last=at_last)
             await asyncio.sleep(_LOOK_S)
 
-    async def _give_all(self, ready: list[Session]) -> None:
+    def _hurry(self, left_s: float) -> None:
+        """End what holds sessions here: recordings while they can be fetched, turns with no time
+        left.
+        """
+        for session in self._sessions.all():
+            if left_s < FETCH_S:
+                session.outlets.recordings.end("the gateway is about to end")
+            if left_s < 0 and session.presence.departure is None:
+                session.interrupt()
+
+    async def _give_all(self, ready: list[Session], *, at_last: bool) -> None:
         others = [peer for peer in await self._peers.others() if peer.seats >= 0]
         if not others and not self._peers.can_ask:
             return  # who is there cannot be told before the bus is back
@@ -124,12 +146,14 @@ class Handover:
         # All to one for as long as it takes them: it answers for our name once we are gone.
         peer = max(others, key=lambda o: (o.instance == self._heir and o.seats > 0, o.seats))
         self._heir = peer.instance
-        await asyncio.gather(*(self._give(session, peer) for session in ready[: peer.seats]))
+        giving = (self._give(session, peer, at_last=at_last) for session in ready[: peer.seats])
+        await asyncio.gather(*giving)
 
-    async def _give(self, session: Session, peer: Peer) -> None:
+    async def _give(self, session: Session, peer: Peer, *, at_last: bool) -> None:
         """Whatever goes wrong with one session, it stays for now, and the others go."""
         try:
-            if not self._sessions.may_leave(session) or await self._moves(session, peer):
+            may_leave = self._sessions.may_leave(session, at_last=at_last)
+            if not may_leave or await self._moves(session, peer):
                 return
         except Exception:
             log.exception("session %s stays for now", session.id)
@@ -149,20 +173,25 @@ class Handover:
                 self._peers.note_moved(session.id, peer)
                 departure.moved = True
         if departure.moved:
-            late = self._rooms.late(session.id)
+            late = [
+                {"room": session.id, "comments": comments}
+                for comments in self._rooms.late(session.id)
+            ]
             await self._sessions.hand_on(session)
+            if record.outlets.broadcasts:
+                late.append({"let_go": session.id})
             await self._send_on(session, peer, late)
         return departure.moved
 
-    async def _send_on(
-        self, session: Session, peer: Peer, late: list[list[dict[str, Any]]]
-    ) -> None:
-        """What platforms have brought to a session's room since its record was made."""
+    async def _send_on(self, session: Session, peer: Peer, late: list[dict[str, Any]]) -> None:
+        """What platforms have brought to a session's room since its record was made, and that
+        nothing is broadcast here any more.
+        """
         try:
-            for comments in late:
-                await self._peers.tell(peer, {"room": session.id, "comments": comments})
+            for message in late:
+                await self._peers.tell(peer, message)
         except VisavisError as error:
-            log.warning("session %s: comments are lost: %s", session.id, error)
+            log.warning("session %s: comments may be lost: %s", session.id, error)
 
     def forward(self, session: str, messages: list[str]) -> None:
         """What was said to a session here when it had gone is said to it where it is."""
@@ -187,6 +216,8 @@ class Handover:
                 case {"late": str(session), "messages": list(messages)}:
                     for text in messages:
                         await self._say(self._sessions.get(session), text)
+                case {"let_go": str(session)}:
+                    self._sessions.get(session).outlets.live.broadcasts.let_go()
                 case {"room": str(session), "comments": list(comments)}:
                     self._rooms.hear_late(session, comments)
                 case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
@@ -226,6 +257,7 @@ class Handover:
             # On the side: who waits too long for our answer keeps the session, too. Where it fails,
             # it is tried again by itself.
             self._background.run(session.wake())
+        session.outlets.carry_on(record.outlets)
 
 
 def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
@@ -245,6 +277,7 @@ def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
         timelines=[timeline for timeline in timelines if timeline is not None],
         attached=session.stages.attached,
         room=room,
+        outlets=session.outlets.record(),
     )
 
 

@@ -6,10 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from gateway.background import Background
 from gateway.faces.outputs import FaceOutputs
 from gateway.faces.talking_head import TalkingHeads
 from gateway.live.live import Live
+from gateway.live.push.broadcasts import TargetRecord
 from gateway.live.push.target import Target
 from gateway.playout.audience import Audience
 from gateway.playout.sinks.blendshapes import Blendshapes
@@ -35,6 +38,13 @@ class OutletNews:
     broadcast_changed: Callable[[Target], None]
 
 
+class OutletsRecord(BaseModel):
+    """What another gateway goes on to supply."""
+
+    broadcasts: list[TargetRecord] = []
+    face_outputs: list[str] = []
+
+
 class Outlets:
     """Whoever gets what a face shows and says: browsers, players, recordings, other hosts.
 
@@ -56,6 +66,8 @@ class Outlets:
         def ice_servers() -> list[IceServer]:
             return settings.ice.of(session, time.time())
 
+        self._background = background
+        self._settings = settings
         seats, missed, changed = audience.seats, news.missed, news.changed
         self.peers = Peers(
             ice_servers,
@@ -83,9 +95,16 @@ class Outlets:
         for sink in (*to_clients, self.recordings, self.live, self.face_outputs, talking_heads):
             audience.add(sink)
 
-    @property
-    def kept(self) -> bool:
-        """Whether a recording or a broadcast would be lost with the session: it goes on, or is
-        still to be fetched.
-        """
-        return self.recordings.kept or self.live.broadcasts.running
+    def record(self) -> OutletsRecord:
+        """What goes along where the session goes to another gateway."""
+        return OutletsRecord(
+            broadcasts=self.live.broadcasts.record(), face_outputs=self.face_outputs.names
+        )
+
+    def carry_on(self, record: OutletsRecord) -> None:
+        """Go on to supply what another gateway did."""
+        self.live.broadcasts.carry_on(record.broadcasts)
+        known = self._settings.destinations
+        for name in record.face_outputs:
+            if name in known:
+                self._background.run(self.face_outputs.connect(known[name]))

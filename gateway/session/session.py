@@ -275,8 +275,8 @@ class Session:
 
     @property
     def between_turns(self) -> bool:
-        """Nobody speaks, nothing is being answered, no recording or broadcast would be lost."""
-        kept = self.outlets.kept
+        """Nobody speaks, nothing is being answered, no recording would be lost."""
+        kept = self.outlets.recordings.kept
         return self.news.may_move("llm") and not self.unasked.waits and not kept
 
     @property
@@ -628,6 +628,8 @@ class Session:
         self._background.run(self.stages.set_codecs(sorted(codecs)))
 
     def _broadcast_changed(self, target: Target) -> None:
+        if self.moved:
+            return  # it goes on there
         self._hub.publish(
             BroadcastEvent(id=target.name, state=target.phase.value, message=target.error)
         )

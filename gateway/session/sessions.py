@@ -109,10 +109,10 @@ class Sessions:
         if session is not None and session.presence.departure is not None:
             await session.presence.departure.decided.wait()
 
-    def may_leave(self, session: Session) -> bool:
-        """Whether a session may go to another gateway now."""
+    def may_leave(self, session: Session, *, at_last: bool = False) -> bool:
+        """Whether a session may go to another gateway now. at_last: else it ends with this one."""
         here = self.has(session.id) and session.presence.departure is None
-        return here and session.between_turns and not self._uses[session.id]
+        return here and (at_last or session.between_turns) and not self._uses[session.id]
 
     @property
     def draining(self) -> bool:

@@ -20,6 +20,7 @@ from gateway.settings import GatewaySettings
 from gateway.waiting.entrance import Entrance
 from tests.gateway.conftest import Rig, RunningGateway, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
+from tests.gateway.live.peers import RtmpServer, free_port
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving import metrics
@@ -30,6 +31,7 @@ from visavis.wire.subjects import handover_subject
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HERE = {"X-Visavis-Passed-On": "1"}
+SETTINGS = {"face_outputs": {"unreal": f"livelink://127.0.0.1:{free_port()}"}}
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -42,7 +44,7 @@ async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGat
 
 
 async def begun(rig: Rig) -> RunningGateway:
-    settings = {"nats_url": rig.nats.url, "max_sessions": 3, "port": 0}
+    settings = {"nats_url": rig.nats.url, "max_sessions": 3, "port": 0, **SETTINGS}
     other = RunningGateway(GatewaySettings.model_validate(settings))
     await other.start()
     return other
@@ -302,6 +304,70 @@ async def test_a_recording_that_was_waited_for_can_be_fetched_before_its_session
         assert film.headers["Content-Type"] == "video/mp4"
         await left
     assert gateway.inside.sessions.has(session)
+
+
+async def test_what_would_hold_a_session_beyond_the_limit_ends_before_it(
+    leaving: RunningGateway,
+    gateway: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    doubles.script.voice_s = 60.0
+    (name,) = await made_in(leaving, 1)
+    path = f"/v1/sessions/{name}"
+    async with GatewayClient(leaving.url) as client:
+        await client.call("POST", f"{path}/recording", json={"scope": "session"})
+        session = await joined(client, name)
+        await session.ask("Who are you?")
+        await collect(session, "speaking")
+        left_s = 20.0
+        monkeypatch.setattr(Drain, "left_s", lambda *_: left_s)
+        left = drain(leaving)
+        await until(lambda: leaving.inside.sessions.draining)
+        left_s = 5.0
+        async with asyncio.timeout(30):
+            errors = (event async for event in session.events() if event["type"] == "error")
+            told = await anext(errors)
+        assert told["code"] == "recording_failed" and "about to end; it is kept" in told["message"]
+        left_s = 0.1
+        ended = (await collect(session, "interrupted", "finished", "failed"))[-1]
+        assert ended["event"] == "interrupted"
+        await left
+        await session.aclose()
+    assert gateway.inside.sessions.get(name).records.all()[-1].turn == ended["turn"]
+
+
+async def test_broadcasts_and_face_outputs_go_along(
+    leaving: RunningGateway, gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.live.push.flow._RETRIES_S", (0.05,))
+    (name,) = await made_in(leaving, 1)
+    path, port = f"/v1/sessions/{name}/broadcasts", free_port()
+    output = {"name": "unreal", "kind": "livelink", "session": name}
+
+    async def live(door: RunningGateway) -> dict[str, Any]:
+        server = RtmpServer(port, "/live/a-key")
+        server.start()
+        async with GatewayClient(door.url) as client:
+            await until(lambda: len(server.received.pictures) > 1)
+            (told,) = (await client.call("GET", path)).json()["broadcasts"]
+        assert told["state"] == "live"
+        return dict(told)
+
+    async with GatewayClient(leaving.url) as client:
+        body = {"url": f"rtmp://127.0.0.1:{port}/live", "key": "a-key"}
+        made = (await client.call("POST", path, json=body)).json()
+        await client.call("PUT", f"/v1/sessions/{name}/face-outputs/unreal")
+    before = await live(leaving)
+    await drain(leaving)
+    assert not leaving.inside.sessions.all()
+    after = await live(gateway)
+    assert (after["id"], after["target"]) == (made["id"], made["target"])
+    assert after["sent_pictures"] > before["sent_pictures"]
+    assert after["reconnects"] > before["reconnects"]
+    async with GatewayClient(gateway.url) as client:
+        outputs = (await client.call("GET", "/v1/face-outputs", headers=HERE)).json()["outputs"]
+    assert outputs == [output]
 
 
 @pytest.mark.parametrize("killed", [False, True])

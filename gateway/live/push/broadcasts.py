@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
+
+from pydantic import BaseModel
 
 from gateway.live.media import LiveTick
 from gateway.live.push.address import PushAddress
@@ -21,8 +24,19 @@ MOST = 8
 """Targets of one session at once; all get the same pictures and the same sound."""
 # Those that are over and can still be looked at.
 _REMEMBERED = 8
+# So long a gateway that gives a session away may take to let go of its targets, before each is
+# connected to anyhow: a server takes one stream by a key.
+_LET_GO_S = 2.0
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+class TargetRecord(BaseModel):
+    """A target that another gateway goes on with, its key among it: it travels on the bus alone."""
+
+    name: str
+    address: PushAddress
+    figures: Figures
 
 
 class Broadcasts:
@@ -49,6 +63,8 @@ class Broadcasts:
         self._ice_servers = ice_servers
         self._targets: dict[str, Target] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._free = asyncio.Event()
+        """The gateway that had the session has let go of its targets."""
 
     @property
     def running(self) -> bool:
@@ -79,11 +95,25 @@ class Broadcasts:
             del self._targets[name]
             self._tasks.pop(name, None)
         target = Target(secrets.token_hex(4), address, self._make, self._clock, self._changed_in)
-        self._targets[target.name] = target
-        self._tasks[target.name] = self._run(target.run())
-        self._told(target)
-        self._changed()
+        self._add(target, target.run())
         return target
+
+    def record(self) -> list[TargetRecord]:
+        """Those that run, for a gateway that goes on with them."""
+        running = (target for target in self._targets.values() if not target.over)
+        return [TargetRecord(name=t.name, address=t.address, figures=t.figures) for t in running]
+
+    def carry_on(self, records: Sequence[TargetRecord]) -> None:
+        """Go on with what another gateway pushed to, once it has `let_go`."""
+        for told in records:
+            target = Target(
+                told.name, told.address, self._make, self._clock, self._changed_in, told.figures
+            )
+            self._add(target, self._run_freed(target))
+
+    def let_go(self) -> None:
+        """The gateway that had the session pushes nowhere any more."""
+        self._free.set()
 
     async def stop(self, name: str) -> Target:
         """End a broadcast; harmless where it is over. Raises UnknownNameError."""
@@ -103,6 +133,19 @@ class Broadcasts:
     async def close(self) -> None:
         """End all of them."""
         await asyncio.gather(*(self.stop(name) for name in list(self._tasks)))
+
+    def _add(self, target: Target, running: Coroutine[Any, Any, None]) -> None:
+        self._targets[target.name] = target
+        self._tasks[target.name] = self._run(running)
+        self._told(target)
+        self._changed()
+
+    async def _run_freed(self, target: Target) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LET_GO_S):
+                await self._free.wait()
+        target.figures.reconnects += 1
+        await target.run()
 
     def _make(self, address: PushAddress, figures: Figures) -> Push:
         if address.kind == "rtmp":

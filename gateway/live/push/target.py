@@ -51,6 +51,7 @@ class Target:
     """Keeps one target supplied: `run` it, `push` ticks into it, cancel `run` to stop.
 
     make: a new connection, which counts on these figures. told: called when the phase changes.
+    figures: of a target that another gateway has supplied.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class Target:
         make: Callable[[PushAddress, Figures], Push],
         clock: Clock,
         told: Callable[[Target], None],
+        figures: Figures | None = None,
     ) -> None:
         self.name = name
         self.address = address
-        self.figures = Figures()
+        self.figures = figures or Figures()
         self.phase = Phase.CONNECTING
         self.error = ""
         """Why it is not live, or was not the last time; no secret is in it."""

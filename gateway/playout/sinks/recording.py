@@ -112,19 +112,22 @@ class Recording:
                     return
         self._take(tick)
         if self._film is not None and self._film.samples >= self._limit_samples:
-            self.finish(tick.start_samples + len(tick.pcm))
             most_s = self._limit_samples / RATE_HZ
-            self.error = (
-                f"the recording has ended, for none is longer than {most_s:g} s; it is kept"
-            )
+            self.finish(tick.start_samples + len(tick.pcm), f"none is longer than {most_s:g} s")
 
     def turn_cut(self, turn: int, now_samples: int) -> None:
         """Turn `turn` was interrupted; what is recorded of it ends here."""
         if self.scope is Scope.TURN and self.turn == turn:
             self.finish(now_samples)
 
-    def finish(self, now_samples: int) -> None:
-        """End the recording at `now_samples`, or with its last picture if that is later."""
+    def finish(self, now_samples: int, early: str = "") -> None:
+        """End the recording at `now_samples`, or with its last picture if that is later.
+
+        early: why, where nobody wanted it to end.
+        """
+        if early and self.phase is not Phase.DONE:
+            kept = "nothing is kept" if self.empty else "it is kept"
+            self.error = f"the recording has ended, for {early}; {kept}"
         if self._film is not None:
             self.duration_s = self._film.close(to_video_clock(now_samples - self._start_samples))
             self._film = None
@@ -321,10 +324,15 @@ class Recordings:
         recording = self.current
         if recording is None:
             raise UnknownNameError("recording: none was started")
-        if self._running is not None:
-            self._works.append(partial(recording.finish, self._now_samples))
+        self.end()
         await self.written()
         return recording
+
+    def end(self, early: str = "") -> None:
+        """The one that runs ends here. early: see `Recording.finish`."""
+        if self._running is not None:
+            self._works.append(partial(self._running.finish, self._now_samples, early))
+            self._hand_over()
 
     def push(self, tick: Tick) -> None:
         """Record what leaves in this tick."""

@@ -88,7 +88,7 @@ async def test_rtmp_to_a_server_that_starts_again(
     told = await state_of(client, path)
     assert told["sent_pictures"] > 10 and told["sent_bytes"] > 1000
     (session,) = gateway.inside.sessions.all()
-    assert session.audience.attending and not session.between_turns
+    assert session.audience.attending
     ended = (await client.call("DELETE", f"{path}/broadcasts/{told['id']}")).json()
     assert ended["state"] == "stopped" and (lost.value, over.value) == (0, 1)
     assert not session.audience.attending
