@@ -43,6 +43,11 @@ sessions_begun = Counter(
     "gateway_sessions_begun_total", "Sessions that were let in, or came from another gateway."
 )
 sessions_ended = Counter("gateway_sessions_ended_total", "Sessions that ended, by why.", ["reason"])
+sessions_stood_in = Counter(
+    "gateway_sessions_stood_in_total",
+    "Sessions whose gateway died: taken, which go on here, or lost.",
+    ["result"],
+)
 refused = Counter(
     "gateway_refused_total",
     "Sessions that were not let in, by what had no room: a service, answer for all between "
@@ -339,6 +344,8 @@ def _begin_at_zero() -> None:
         ("503", "unavailable"),
     ):
         session_refusals.labels(status, reason)
+    for result in ("taken", "lost"):
+        sessions_stood_in.labels(result)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):
         refused.labels(service)
     for process in ("asr", "llm", "tts", "face", "gateway"):

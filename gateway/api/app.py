@@ -39,6 +39,7 @@ from gateway.openai import chat, errors, models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
 from gateway.peers.peers import Peers, session_id
+from gateway.peers.standing_in import StandingIn
 from gateway.playout.sinks.recording_folders import forget_left_behind
 from gateway.realtime import calls
 from gateway.realtime import doors as realtime
@@ -292,7 +293,11 @@ async def _running(
             rooms,
             tools,
         )
-        await peers.start(handover.hear, gateway.usage_of)
+        standing_in = StandingIn(instance, bus, sessions, peers, handover, rooms)
+        await peers.start(standing_in.hear, gateway.usage_of)
+        ending.push_async_callback(standing_in.stop)
+        if address:
+            standing_in.start()
         wyoming = WyomingServer(gateway)
         ending.push_async_callback(wyoming.stop)
         await wyoming.start()

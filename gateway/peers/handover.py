@@ -162,11 +162,10 @@ class Handover:
 
     async def _moves(self, session: Session, peer: Peer) -> bool:
         """Whether the peer has taken it; then it is gone from here."""
-        record = _record_of(session, self._rooms.record(session.id))
-        told = {"session": _newest_of(record, self._peers.largest_bytes - _AROUND_BYTES)}
+        told = self.told_of(session)
         async with session.presence.departing() as departure:
             try:
-                await self._peers.tell(peer, told)
+                await self._peers.tell(peer, {"session": told})
             except VisavisError as error:
                 log.warning("session %s stays for now: %s", session.id, error)
             else:
@@ -178,10 +177,22 @@ class Handover:
                 for comments in self._rooms.late(session.id)
             ]
             await self._sessions.hand_on(session)
-            if record.outlets.broadcasts:
+            if told["outlets"]["broadcasts"]:
                 late.append({"let_go": session.id})
             await self._send_on(session, peer, late)
         return departure.moved
+
+    def told_of(self, session: Session, turns: int = _TURNS_TOLD) -> dict[str, Any]:
+        """What another gateway needs to go on with it, in one message. turns: how many records."""
+        record = _record_of(session, self._rooms.record(session.id), turns)
+        return _newest_of(record, self._peers.largest_bytes - _AROUND_BYTES)
+
+    async def let_go(self, session: Session, peer: Peer) -> None:
+        """A peer that took us for dead has taken it."""
+        async with session.presence.departing() as departure:
+            self._peers.note_moved(session.id, peer)
+            departure.moved = True
+        await self._sessions.hand_on(session)
 
     async def _send_on(self, session: Session, peer: Peer, late: list[dict[str, Any]]) -> None:
         """What platforms have brought to a session's room since its record was made, and that
@@ -212,7 +223,7 @@ class Handover:
         try:
             match message:
                 case {"session": record}:
-                    await self._take(record)
+                    await self.take(self.read(record))
                 case {"late": str(session), "messages": list(messages)}:
                     for text in messages:
                         await self._say(self._sessions.get(session), text)
@@ -232,11 +243,15 @@ class Handover:
         except VisavisError as error:
             await answer(str(error))
 
-    async def _take(self, told: Any) -> None:
+    def read(self, told: Any) -> SessionRecord:
+        """Raises InvalidInputError."""
         try:
-            record = SessionRecord.model_validate(told)
+            return SessionRecord.model_validate(told)
         except ValidationError as error:
             raise InvalidInputError(f"session: it cannot be read: {error}") from error
+
+    async def take(self, record: SessionRecord) -> Session:
+        """Go on with a session that another gateway had. Raises AtCapacityError and others."""
         await self._peers.answer_for(record.id)
         session = await self._sessions.adopt(
             record.id, record.options, record.persona, record.welcome, record.owner
@@ -258,10 +273,11 @@ class Handover:
             # it is tried again by itself.
             self._background.run(session.wake())
         session.outlets.carry_on(record.outlets)
+        return session
 
 
-def _record_of(session: Session, room: dict[str, Any] | None) -> SessionRecord:
-    turns = session.records.all()[-_TURNS_TOLD:]
+def _record_of(session: Session, room: dict[str, Any] | None, most: int) -> SessionRecord:
+    turns = session.records.all()[-most:]
     timelines = (session.records.timeline(session.id, turn.turn) for turn in turns)
     return SessionRecord(
         id=session.id,

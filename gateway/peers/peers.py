@@ -41,6 +41,8 @@ ASK_S = 1.0
 """A gateway that says nothing for so long is frozen, or its machine is."""
 GLANCE_S = 0.3
 """So long nobody who makes a session waits for a gateway that may have room."""
+# So often, and so far apart, a gateway is looked for before it is taken for dead.
+_LOOKS, _LOOK_S = 2, 0.2
 TAKE_S = 8.0
 """Longest wait for a peer to take a session."""
 _USED_BY = "used by "
@@ -96,6 +98,8 @@ class Peers:
         self._seats = seats
         self._has = has
         self._usage: Callable[[str], Usage] = lambda app: Usage()
+        self.revive: Callable[[str], Awaitable[None]] = _nobody
+        """Goes on with a session whose gateway has died; raises UnknownNameError."""
         self._registration: Registration | None = None
         self._asked: dict[str, Subscription] = {}
         """By subject."""
@@ -247,9 +251,44 @@ class Peers:
         if owned is None or owned[1] == owner_of(self._instance) or self._has(session):
             return ""
         peer = await self._ask(owned[1], session=session)
+        return peer.address if peer is not None else await self._revived(session)
+
+    async def _revived(self, session: str) -> str:
+        """Where a session goes on whose gateway has died; "": here. Raises UnknownNameError."""
+        with contextlib.suppress(UnknownNameError):
+            await self.revive(session)
+            return ""
+        peer = await self.who({"wanted": session})
         if peer is None:
             raise UnknownNameError("session: the gateway that had it is gone; make a new one")
         return peer.address
+
+    async def who(self, message: dict[str, Any]) -> Peer | None:
+        """Another gateway that does what is asked; None: none does."""
+        others = await self.others(GLANCE_S)
+        told = (self.tell(peer, message) for peer in others)
+        answers = await asyncio.gather(*told, return_exceptions=True)
+        done = (peer for peer, error in zip(others, answers, strict=True) if error is None)
+        return next(done, None)
+
+    @property
+    def known(self) -> set[str]:
+        """Instances of the others."""
+        return {g.instance for g in self._registry.gateways} - {self._instance}
+
+    async def is_gone(self, instance: str) -> bool:
+        """Whether a gateway has left the bus. One that is frozen has not."""
+        subject = handover_subject(owner_of(instance))
+        for _ in range(_LOOKS):
+            try:
+                await self._bus.client.request(subject, b"", timeout=GLANCE_S)
+            except nats.errors.NoRespondersError:
+                await asyncio.sleep(_LOOK_S)
+                continue
+            except (nats.errors.Error, OSError):
+                pass
+            return False
+        return True
 
     @property
     def can_ask(self) -> bool:
@@ -328,6 +367,9 @@ class Peers:
         """We answer for what nobody has, so that who asks is told so."""
         named = owner in self._names
         if await (self._nowhere(session) if named else self._vanished(owner)):
+            with contextlib.suppress(UnknownNameError):
+                if await self._revived(session):
+                    return  # who asks finds it there the next time
             await self._tell(message)
 
     async def _vanished(self, owner: str) -> bool:
@@ -362,6 +404,10 @@ class Peers:
             return  # the one that has it tells
         own = Peer(self._instance, self._address, self._free(), self._seats())
         await message.respond(json.dumps(asdict(own)).encode())
+
+
+async def _nobody(session: str) -> None:
+    raise UnknownNameError(f"session: there is no {session[:64]!r} here")
 
 
 def owner_of(instance: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Hashable
 from typing import Any
 
 from gateway.background import Background
@@ -51,6 +52,15 @@ class Rooms:
         """What another gateway goes on with; None: the session has no room."""
         room = self._open.get(session_id)
         return None if room is None else moving.record_of(room, time.time())
+
+    def mark(self, session_id: str) -> Hashable:
+        """Changes with what `record` tells."""
+        room = self._open.get(session_id)
+        if room is None:
+            return None
+        selection = room.host.selection
+        newest = selection.seen[-1:]
+        return room.host.paused, selection.outcomes.total(), *newest, *room.host.unsaid
 
     async def adopt(self, session: Session, told: dict[str, Any]) -> None:
         """Go on with a room that another gateway had. Raises InvalidInputError and others."""

@@ -163,9 +163,13 @@ _TURNS = Row(
         ),
         Panel(
             "Sessions that ended",
-            "In a second, by why. Failed ones are ours.",
+            "In a second, by why, and those whose gateway died: taken by another one, or lost. "
+            "Failed and lost ones are ours.",
             PER_SECOND,
-            rates("gateway_sessions_ended_total", "reason"),
+            (
+                *rates("gateway_sessions_ended_total", "reason"),
+                *rates("gateway_sessions_stood_in_total", "result"),
+            ),
             columns=6,
         ),
         Panel(

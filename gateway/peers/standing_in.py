@@ -1,0 +1,263 @@
+"""Sessions whose gateway dies: another one knows what it takes to go on with them, and does.
+
+Each gateway tells one peer, its stand-in, of its sessions as they change. Once it is gone without a
+word, as after a SIGKILL or with its machine, the stand-in goes on with them: as soon as somebody
+asks for one of them, or it notices by itself. What it knows lies in its memory alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gateway import metrics
+from gateway.background import Background
+from gateway.peers.handover import Handover, SessionRecord
+from gateway.peers.peers import GLANCE_S, Answer, Peer, Peers
+from gateway.room.rooms import Rooms
+from gateway.session.session import Session
+from gateway.session.sessions import Sessions
+from visavis.serving.errors import (
+    AlreadyExistsError,
+    AtCapacityError,
+    InvalidInputError,
+    UnknownNameError,
+    VisavisError,
+)
+from visavis.serving.lifetime.supervision import Keeper
+from visavis.wire.bucket import Trouble
+from visavis.wire.bus import Bus
+from visavis.wire.clock import MonotonicClock
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+MOST = 1000
+"""Sessions of others that one gateway stands in for."""
+STEADY_S = 5.0
+"""So long after a loss of the bus nobody is taken for dead: he may not be back yet."""
+# Records of so many turns are told: it is done while others talk.
+_TURNS = 4
+# Turns and utterances that a gateway may have begun since it last told of a session: services take
+# none for the newest that comes after a newer one.
+_AHEAD = 100
+# So long somebody is waited for to whom the question that had no answer yet is answered.
+_RETURNS_S = 15.0
+_TAKEN = "session: it goes on elsewhere"
+
+
+class StandingIn:
+    """Has a peer stand in for this gateway, and stands in for others. `start` it, `stop` it."""
+
+    def __init__(
+        self,
+        instance: str,
+        bus: Bus,
+        sessions: Sessions,
+        peers: Peers,
+        handover: Handover,
+        rooms: Rooms,
+    ) -> None:
+        self._instance = instance
+        self._bus = bus
+        self._sessions = sessions
+        self._peers = peers
+        self._handover = handover
+        self._rooms = rooms
+        self._clock = MonotonicClock()
+        self._stand_in: Peer | None = None
+        self._told: dict[str, Any] = {}
+        """What our stand-in knows of each of our sessions, by its mark."""
+        self._known: dict[str, dict[str, SessionRecord]] = {}
+        """Sessions of other gateways, by instance and id."""
+        self._taking: dict[str, asyncio.Task[None]] = {}
+        self._losses, self._lost_at_s = bus.losses, -math.inf
+        self._trouble = Trouble("sessions would be lost with this gateway")
+        self._background = Background()
+        self._teller = Keeper("stand-in", self._keep(self._tell))
+        self._watcher = Keeper("standing-in", self._keep(self._look))
+        peers.revive = self.wanted
+
+    def start(self) -> None:
+        self._teller.start()
+        self._watcher.start()
+
+    async def stop(self) -> None:
+        """Our stand-in forgets us: our sessions have ended, or are with others."""
+        await self._teller.stop()
+        await self._watcher.stop()
+        await self._background.cancel_all()
+        if self._stand_in is not None and self._bus.connected:
+            try:
+                await self._peers.tell(self._stand_in, {"ends": self._instance})
+            except VisavisError as error:
+                log.warning("stand-in: %s", error)
+
+    def hear(self, message: dict[str, Any], answer: Answer) -> None:
+        """Do what a peer asks, or have it done; `answer` is called with what came of it."""
+        match message:
+            case {"of": _} | {"ends": _} | {"wanted": _} | {"has": _}:
+                self._background.run(self._obey(message, answer))
+            case _:
+                self._handover.hear(message, answer)
+
+    async def _obey(self, message: dict[str, Any], answer: Answer) -> None:
+        try:
+            match message:
+                case {"of": str(owner), "kept": record}:
+                    self._keep_known(owner, record)
+                case {"of": str(owner), "ended": list(names)}:
+                    for name in names:
+                        self._known.get(owner, {}).pop(name, None)
+                case {"ends": str(owner)}:
+                    self._known.pop(owner, None)
+                case {"wanted": str(name)}:
+                    await self.wanted(name)
+                case {"has": str(name)}:
+                    self._sessions.get(name)
+                case _:
+                    raise InvalidInputError("peer: it asks for what is not known here")
+            await answer("")
+        except VisavisError as error:
+            await answer(str(error))
+
+    # ------------------------------------------------------------ our sessions
+
+    async def _tell(self) -> None:
+        """Have the stand-in know what has changed; another one, where it is gone or has no room."""
+        if self._sessions.draining or not self._peers.known:
+            return
+        if self._stand_in is not None and self._stand_in.instance not in self._peers.known:
+            self._forget_stand_in()
+        here = {session.id: session for session in self._sessions.all() if not session.moved}
+        marks = {name: self._mark(session) for name, session in here.items()}
+        changed = [name for name, mark in marks.items() if self._told.get(name) != mark]
+        ended = list(self._told.keys() - here.keys())
+        if not changed and not ended:
+            return
+        peer = self._stand_in = self._stand_in or await self._roomiest()
+        if peer is None:
+            return
+        try:
+            if ended:
+                await self._peers.tell(peer, {"of": self._instance, "ended": ended})
+                for name in ended:
+                    del self._told[name]
+            for name in changed:
+                record = self._handover.told_of(here[name], _TURNS)
+                await self._peers.tell(peer, {"of": self._instance, "kept": record})
+                self._told[name] = marks[name]
+            self._trouble.over()
+        except VisavisError as error:
+            if str(error) == _TAKEN:
+                await self._handover.let_go(here[name], peer)
+                return
+            self._forget_stand_in()
+            self._trouble.tell(error)
+
+    async def _roomiest(self) -> Peer | None:
+        others = [peer for peer in await self._peers.others(GLANCE_S) if peer.seats > 0]
+        return max(others, key=lambda peer: peer.seats, default=None)
+
+    def _forget_stand_in(self) -> None:
+        self._stand_in = None
+        self._told.clear()
+
+    # ------------------------------------------------------------ others' sessions
+
+    def _keep_known(self, owner: str, told: Any) -> None:
+        record = self._handover.read(told)
+        if self._sessions.has(record.id):
+            raise AlreadyExistsError(_TAKEN)
+        known = self._known.setdefault(owner, {})
+        most = sum(map(len, self._known.values())) >= MOST and record.id not in known
+        if self._sessions.draining or most:
+            raise AtCapacityError("stand-in: there is no room for more sessions of others")
+        known[record.id] = record
+
+    async def wanted(self, name: str) -> None:
+        """Somebody asks for a session whose gateway does not answer.
+
+        Raises UnknownNameError where it is not here, now.
+        """
+        owner = next((owner for owner, of in self._known.items() if name in of), "")
+        if owner and await self._gone(owner):
+            await self._take_all(owner)
+        elif self._taking:
+            await asyncio.wait(list(self._taking.values()))
+        if not self._sessions.has(name):
+            raise UnknownNameError(f"session: there is no {name[:64]!r} here")
+
+    async def _look(self) -> None:
+        for owner in list(self._known):
+            if await self._gone(owner):
+                await self._take_all(owner)
+
+    async def _gone(self, owner: str) -> bool:
+        if self._losses != self._bus.losses:
+            self._losses, self._lost_at_s = self._bus.losses, self._clock.now()
+        if not self._bus.connected or self._clock.now() - self._lost_at_s < STEADY_S:
+            return False
+        return await self._peers.is_gone(owner)
+
+    async def _take_all(self, owner: str) -> None:
+        """Go on with all sessions of a gateway that is gone; returns once they are here."""
+        if known := self._known.pop(owner, {}):
+            self._taking[owner] = self._background.run(self._take_each(owner, known))
+        if (taking := self._taking.get(owner)) is not None:
+            await asyncio.wait([taking])
+            self._taking.pop(owner, None)
+
+    async def _take_each(self, owner: str, known: dict[str, SessionRecord]) -> None:
+        log.warning("gateway %s is gone: its %d sessions go on here", owner, len(known))
+        await asyncio.gather(*(self._take(record) for record in known.values()))
+
+    async def _take(self, record: SessionRecord) -> None:
+        record.epoch += _AHEAD
+        record.utterance += _AHEAD
+        question = ""
+        if record.said and record.said[-1].role == "user":
+            question = record.said.pop().content
+        try:
+            has = self._sessions.has(record.id)
+            if has or await self._peers.who({"has": record.id}) is not None:
+                return  # it was handed over, and its gateway gone before it could tell
+            session = await self._handover.take(record)
+        except VisavisError as error:
+            metrics.sessions_stood_in.labels("lost").inc()
+            log.warning("session %s is lost with its gateway: %s", record.id, error)
+            return
+        metrics.sessions_stood_in.labels("taken").inc()
+        session.outlets.live.broadcasts.let_go()
+        if question:
+            self._background.run(self._answer(session, question))
+
+    async def _answer(self, session: Session, question: str) -> None:
+        """The question that had no answer yet, once somebody is there to hear it."""
+        await session.wake()
+        until_s = self._clock.now() + _RETURNS_S
+        while not session.audience.attending and self._clock.now() < until_s:  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_S / 5)
+        if session.turn is None:
+            session.submit_text(question)
+
+    def _mark(self, session: Session) -> Any:
+        """Of all that a stand-in is to know of a session; another one once that has changed."""
+        outlets, said = session.outlets, session.said
+        broadcasts = [target.name for target in outlets.live.broadcasts.all() if not target.over]
+        return (
+            *(len(said), said[-1:], session.options, session.persona, session.saying),
+            *(session.answering.welcome.text, session.stages.attached),
+            *(broadcasts, outlets.face_outputs.names, self._rooms.mark(session.id)),
+        )
+
+    def _keep(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Any]:
+        async def keep() -> None:
+            while True:
+                await work()
+                await asyncio.sleep(LOOK_S)
+
+        return keep

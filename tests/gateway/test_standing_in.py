@@ -1,0 +1,107 @@
+"""A gateway that dies without a word: another one goes on with its sessions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from gateway.peers.peers import owner_of
+from tests.gateway.conftest import Rig, RunningGateway, meets, until
+from tests.gateway.doubles import Doubles
+from tests.gateway.test_handover import HERE, begun, joined, made_in
+from tests.gateway.test_turns import collect
+from visavis.client import GatewayClient, GatewayError
+from visavis.wire.subjects import handover_subject
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def dying(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
+    """Beside `gateway`; each knows the other."""
+    other = await begun(rig)
+    await meets(gateway, rig.doubles, gateways=2)
+    yield other
+    await other.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def told(rig: Rig, gateway: RunningGateway) -> AsyncIterator[list[dict[str, Any]]]:
+    """What `gateway` is told by others."""
+    heard: list[dict[str, Any]] = []
+
+    async def hear(message: Any) -> None:
+        heard.extend([json.loads(message.data)] if message.data else [])
+
+    owner = owner_of(gateway.inside.peers._instance)
+    listening = await rig.bus.client.subscribe(handover_subject(owner), cb=hear)
+    await rig.bus.flush()
+    yield heard
+    await listening.unsubscribe()
+
+
+async def die(gateway: RunningGateway) -> None:
+    """As after a SIGKILL: nobody hears of it any more."""
+    await gateway.inside.bus.close()
+    await gateway.inside.registry.close()
+
+
+async def test_its_sessions_go_on_where_they_stood(
+    gateway: RunningGateway,
+    dying: RunningGateway,
+    told: list[dict[str, Any]],
+    client: GatewayClient,
+    doubles: Doubles,
+) -> None:
+    async with GatewayClient(dying.url) as theirs:
+        made = await theirs.call("POST", "/v1/sessions", json={"persona": "A sage."}, headers=HERE)
+        name = made.json()["id"]
+        session = await joined(theirs, name)
+        await session.ask("Who are you?")
+        await collect(session, "finished")
+        doubles.script.voice_s = 60.0
+        await session.ask("What is it?")
+        await collect(session, "speaking")
+        await until(lambda: any(len(m["kept"]["said"]) == 3 for m in told if "kept" in m))
+        await die(dying)
+        await session.aclose()
+    doubles.script.voice_s = 0.5
+    session = await joined(client, name)
+    assert gateway.inside.sessions.has(name)
+    async with client.connect(f"/v1/sessions/{name}/media?role=viewer"):
+        # What was not answered to its end is answered anew.
+        await collect(session, "finished")
+    system, *said = doubles.seen.prompts[-1]
+    assert "A sage." in system[1]
+    assert [text for _, text in said] == ["Who are you?", doubles.script.answer, "What is it?"]
+    await session.aclose()
+
+
+async def test_what_has_ended_does_not_come_back(
+    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+) -> None:
+    first, second = await made_in(dying, 2)
+    await until(lambda: {first, second} <= {m["kept"]["id"] for m in told if "kept" in m})
+    async with GatewayClient(dying.url) as theirs:
+        await theirs.call("DELETE", f"/v1/sessions/{first}")
+    await until(lambda: any(first in m.get("ended", ()) for m in told))
+    await die(dying)
+    async with GatewayClient(gateway.url) as ours:
+        await ours.call("GET", f"/v1/sessions/{second}")
+        with pytest.raises(GatewayError, match="there is no"):
+            await ours.call("GET", f"/v1/sessions/{first}")
+
+
+async def test_one_that_ends_in_order_takes_its_sessions_with_it(
+    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+) -> None:
+    (name,) = await made_in(dying, 1)
+    await until(lambda: any(m["kept"]["id"] == name for m in told if "kept" in m))
+    await dying.stop()
+    async with GatewayClient(gateway.url) as ours:
+        with pytest.raises(GatewayError, match="gone"):
+            await ours.call("GET", f"/v1/sessions/{name}")
