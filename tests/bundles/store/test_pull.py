@@ -31,8 +31,7 @@ def test_a_wheel_member_becomes_a_bundle(store: Store) -> None:
 
 
 def test_what_is_ready_touches_no_network(store: Store) -> None:
-    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": BIG}))
-    store.declare("ear", [file_of("a", BIG, pypi("ear", "a"))])
+    store.host("ear", {"a": BIG})
     store.pull("ear")
     asked = len(store.registry.asked)
     (again,) = store.pull("ear", repair=True)
@@ -135,8 +134,7 @@ def test_an_index_on_disk_and_a_second_index(store: Store) -> None:
 
 
 def test_the_index_login_goes_to_its_host_and_into_no_message(store: Store) -> None:
-    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"a"}))
-    store.declare("ear", [file_of("a", b"a", pypi("ear", "a"))])
+    store.host("ear", {"a": b"a"})
     store.declare("nose", [file_of("a", b"a", pypi("nose", "a"))])
     index = store.registry.index_url.replace("//", "//user:secret@")
     store.pull("ear", pip=PipSettings(index_urls=(index,)))
@@ -170,8 +168,8 @@ def test_twelve_parts_are_joined_as_numbers(store: Store) -> None:
 
 def test_an_archive_of_two_bundles_is_fetched_once(store: Store) -> None:
     store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": b"a", "b": b"b"}))
-    for name in ("a", "b"):
-        store.declare(name, [file_of(name, name.encode(), pypi("ear", name))])
+    for name, package in (("a", "ear"), ("b", "Ear")):
+        store.declare(name, [file_of(name, name.encode(), pypi(package, name))])
     store.pull("a", "b")
     assert store.registry.ranges_asked(".whl") == [""]
 
@@ -240,10 +238,9 @@ def test_repair_downloads_only_what_is_damaged(store: Store) -> None:
 
 
 def test_two_pulls_at_once_download_once(store: Store) -> None:
-    hosted = store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": BIG}))
+    hosted = store.host("ear", {"a": BIG})
     hosted.gate = threading.Event()
     gate = hosted.gate
-    store.declare("ear", [file_of("a", BIG, pypi("ear", "a"))])
 
     def open_when_waiting(line: str) -> None:
         if "another pull is running" in line:
@@ -263,31 +260,18 @@ def test_two_pulls_at_once_download_once(store: Store) -> None:
 
 
 def test_a_pull_that_may_not_wait_says_who_is_in_the_way(store: Store) -> None:
-    hosted = store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", wheel({"a": BIG}))
+    hosted = store.host("ear", {"a": BIG})
     hosted.gate = threading.Event()
-    store.declare("ear", [file_of("a", BIG, pypi("ear", "a"))])
     holding = threading.Event()
 
-    def resolve_started(line: str) -> None:
-        del line
+    def free(folder: Path) -> int:
         holding.set()
+        return 1 << 40
 
-    hosted.faults = []
-    first = threading.Thread(target=lambda: store.pull("ear", free=_telling(holding)))
+    first = threading.Thread(target=lambda: store.pull("ear", free=free))
     first.start()
     assert holding.wait(10)
     with pytest.raises(ModelStoreError, match="another pull has held"):
         store.pull("ear", lock_timeout_s=0.05)
     hosted.gate.set()
     first.join()
-
-
-def _telling(event: threading.Event) -> object:
-    """A free-space function that tells that the lock is held."""
-
-    def free(folder: Path) -> int:
-        del folder
-        event.set()
-        return 1 << 40
-
-    return free

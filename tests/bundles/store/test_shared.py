@@ -9,11 +9,13 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nats.js import JetStreamContext
+from nats.js.errors import NotFoundError
 from typer.testing import CliRunner, Result
 
 from services.asr.settings import AsrSettings
@@ -36,10 +38,20 @@ from visavis.wire.subjects import BUNDLES
 WEIGHTS = os.urandom(700_000)  # several messages of 128 KiB
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    with server_with_users(tmp_path) as server:
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    with server_with_users(tmp_path_factory.mktemp("bus")) as server:
         yield server
+
+
+@pytest.fixture
+async def server(running: NatsServer) -> AsyncIterator[NatsServer]:
+    """One for all tests: what one shares is gone after it."""
+    yield running
+    bus = await connected(running, User.OPERATOR)
+    with suppress(NotFoundError):
+        await bus.client.jetstream().delete_stream(f"OBJ_{BUNDLES}")
+    await bus.close()
 
 
 @pytest.fixture
