@@ -65,15 +65,6 @@ def number_of(engine: Engine) -> float:
     return float(engine.infer(INPUT)["y"][0])
 
 
-def test_the_best_place_is_taken_and_nothing_is_told() -> None:
-    engine = stairs(Scripted(1), Scripted(2))
-    engine.load()
-    assert number_of(engine) == 1
-    assert (engine.state.backend, engine.state.device, engine.state.detail) == ("b1", "cuda:0", "")
-    info = metrics.engine_backend_info
-    assert info.labels("bundle/model", "b1", "cuda:0")._value.get() == 1
-
-
 def test_each_step_down_is_told_in_log_metrics_and_state(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -117,6 +108,9 @@ def test_a_failure_is_answered_and_the_engine_restarted_once(
     first, second = Scripted(1), Scripted(2)
     engine = stairs(first, second)
     engine.load()
+    assert (engine.state.backend, engine.state.device, engine.state.detail) == ("b1", "cuda:0", "")
+    info = metrics.engine_backend_info
+    assert info.labels("bundle/model", "b1", "cuda:0")._value.get() == 1
     first.run_errors = [EngineError("illegal address")]
     with pytest.raises(EngineError, match=r"illegal address; b1 .*loaded anew, send .* again"):
         engine.infer(INPUT)
@@ -128,18 +122,6 @@ def test_a_failure_is_answered_and_the_engine_restarted_once(
         engine.infer(INPUT)
     assert number_of(engine) == 2
     assert "illegal address again" in engine.state.detail
-
-
-def test_a_restart_that_fails_steps_down_at_once() -> None:
-    first, second = Scripted(1), Scripted(2)
-    engine = stairs(first, second)
-    engine.load()
-    first.run_errors = [EngineError("lost")]
-    first.load_errors = [EngineLoadError("still lost")]
-    with pytest.raises(EngineError, match="now on b2"):
-        engine.infer(INPUT)
-    assert number_of(engine) == 2
-    assert "still lost" in engine.state.detail
 
 
 def test_after_long_good_service_there_is_another_restart(
@@ -205,15 +187,17 @@ def test_on_the_cpu_an_error_is_the_requests_own() -> None:
     assert number_of(engine) == 1
 
 
-def test_other_tensors_are_no_replacement() -> None:
+def test_a_restart_that_fails_steps_down_at_once_and_other_tensors_are_no_replacement() -> None:
     first, other, last = Scripted(1), Scripted(2, tensor="z"), Scripted(3)
     engine = stairs(first, other, last)
     engine.load()
     first.run_errors = [EngineError("lost")]
-    first.load_errors = [EngineLoadError("lost")]
+    first.load_errors = [EngineLoadError("still lost")]
     with pytest.raises(EngineError, match="now on b3"):
         engine.infer(INPUT)
+    assert number_of(engine) == 3
     assert other.closes == 1
+    assert "still lost" in engine.state.detail
     assert "tensors z instead of y" in engine.state.detail
 
 

@@ -106,13 +106,6 @@ def test_a_run_is_as_large_as_the_deadline_of_its_first_leaves_time_for() -> Non
         assert "".join(run_of(requests, 5.0)) == wanted
 
 
-def test_requests_stay_alone_where_runs_of_several_gain_nothing() -> None:
-    requests, shared = queue(), Sharing(4, curve=curve_of(*EVEN))
-    for item in "abcd":
-        requests.add(item, Urgency(deadline_s=9.0), 5.0, sharing=shared)
-    assert [run_of(requests, 5.0) for _ in range(4)] == [["a"], ["b"], ["c"], ["d"]]
-
-
 def test_those_who_are_late_go_together_where_that_serves_them_sooner_on_average() -> None:
     # Together two have it after 16 ms; one by one after 10 and 20, which is 15 on average.
     for two_s, wanted in {0.0149: ["a", "b"], 0.016: ["a"]}.items():
@@ -359,15 +352,21 @@ async def test_leaving_a_stream_early_closes_the_generator() -> None:
 
 
 class Doubling:
-    """A network that doubles, up to three in a run; it fails for 13."""
+    """A network that doubles, up to three in a run, and keeps on which threads; fails for 13."""
 
-    def __init__(self, lane: EngineLane) -> None:
+    def __init__(
+        self, lane: EngineLane, curve: RunCurve | None = None, *, short: bool = False
+    ) -> None:
         self.batches: list[list[int]] = []
-        curve = KnownCurve(0.010, 0.012, 0.013)
-        self.runs: SharedRuns[int, int] = lane.shared(self.run, largest=3, curve=curve)
+        self.threads: set[int] = set()
+        known = KnownCurve(0.0010, 0.0012, 0.0013) if short else KnownCurve(0.010, 0.012, 0.013)
+        self.runs: SharedRuns[int, int] = lane.shared(
+            self.run, largest=3, curve=curve or known, short=short
+        )
 
     def run(self, asks: Sequence[int]) -> list[int]:
         self.batches.append(list(asks))
+        self.threads.add(threading.get_ident())
         if 13 in asks:
             raise ZeroDivisionError("thirteen")
         return [2 * ask for ask in asks]
@@ -386,48 +385,30 @@ async def test_sessions_share_runs_and_get_their_own_answers() -> None:
     assert network.batches == [[10, 20, 11], [21, 12, 22]]
 
 
-async def test_a_failed_run_is_told_and_the_next_one_works() -> None:
+@pytest.mark.parametrize("short", [False, True])
+async def test_a_failed_run_is_told_what_nobody_wants_is_not_run_and_the_end_is_that_of_the_lane(
+    short: bool,
+) -> None:
     async with lane_of() as lane:
-        network = Doubling(lane)
-        async with held(lane):
+        network = Doubling(lane, short=short)
+        async with contextlib.nullcontext() if short else held(lane):
             failing = [network.runs.ask(13), network.runs.ask(1)]
         for answer in failing:
             with pytest.raises(EngineError, match="thirteen"):
                 await answer
-        assert await network.runs.ask(4) == 8
-
-
-async def test_what_nobody_wants_is_not_run() -> None:
-    async with lane_of() as lane:
-        network = Doubling(lane)
-        async with held(lane):
+        async with contextlib.nullcontext() if short else held(lane):
             unwanted, other = network.runs.ask(4), network.runs.ask(5)
             unwanted.cancel()
         assert await other == 10
-    assert network.batches == [[5]]
-
-
-class ShortNetwork:
-    """Doubles, up to three in a run, and keeps on which threads; fails for 13."""
-
-    def __init__(self, lane: EngineLane, curve: RunCurve | None = None) -> None:
-        self.batches: list[list[int]] = []
-        self.threads: set[int] = set()
-        self.runs: SharedRuns[int, int] = lane.shared(
-            self.run, largest=3, curve=curve or KnownCurve(0.0010, 0.0012, 0.0013), short=True
-        )
-
-    def run(self, asks: Sequence[int]) -> list[int]:
-        self.batches.append(list(asks))
-        self.threads.add(threading.get_ident())
-        if 13 in asks:
-            raise ZeroDivisionError("thirteen")
-        return [2 * ask for ask in asks]
+        assert network.batches == [[13, 1], [5]]
+        await asyncio.to_thread(lane.close)
+        with pytest.raises(EngineError, match="closed"):
+            await network.runs.ask(6)
 
 
 async def test_short_runs_are_done_on_the_event_loop_with_all_who_ask_in_one_round() -> None:
     async with lane_of() as lane:
-        network = ShortNetwork(lane)
+        network = Doubling(lane, short=True)
         answers = await asyncio.gather(*(network.runs.ask(n) for n in range(5)))
         assert answers == [0, 2, 4, 6, 8]
         assert network.batches == [[0, 1, 2], [3, 4]]
@@ -438,34 +419,20 @@ async def test_short_runs_are_done_on_the_event_loop_with_all_who_ask_in_one_rou
 async def test_runs_that_are_long_or_not_known_to_be_short_go_to_the_thread() -> None:
     async with lane_of() as lane:
         for curve in (KnownCurve(0.0021), RunCurve()):
-            network = ShortNetwork(lane, curve)
+            network = Doubling(lane, curve, short=True)
             assert await network.runs.ask(1) == 2
             assert network.threads and threading.get_ident() not in network.threads
 
 
 async def test_short_runs_wait_their_turn_while_the_thread_is_at_work() -> None:
     async with lane_of() as lane:
-        network = ShortNetwork(lane)
+        network = Doubling(lane, short=True)
         async with held(lane):
             answer = network.runs.ask(1)
             await asyncio.sleep(0.01)
             assert not network.batches
         assert await answer == 2
         assert threading.get_ident() not in network.threads
-
-
-async def test_short_runs_fail_alone_are_not_done_for_nobody_and_end_with_the_lane() -> None:
-    async with lane_of() as lane:
-        network = ShortNetwork(lane)
-        with pytest.raises(EngineError, match="thirteen"):
-            await network.runs.ask(13)
-        unwanted, other = network.runs.ask(4), network.runs.ask(5)
-        unwanted.cancel()
-        assert await other == 10
-        assert network.batches == [[13], [5]]
-        await asyncio.to_thread(lane.close)
-        with pytest.raises(EngineError, match="closed"):
-            await network.runs.ask(6)
 
 
 class TimedNetwork:
@@ -498,18 +465,15 @@ async def largest_runs(seconds: Sequence[float]) -> tuple[int, EngineLane]:
         return max(last), lane
 
 
-async def test_a_lane_measures_its_network_and_shares_runs_where_that_gains() -> None:
+@pytest.mark.parametrize(("seconds", "wanted"), [(GAINING, 4), (EVEN, 1)])
+async def test_a_lane_measures_its_network_and_shares_runs_only_where_that_gains(
+    seconds: tuple[float, ...], wanted: int
+) -> None:
     rows = MetricGrowth("engine_batch_rows_count", lane="t")
-    largest, lane = await largest_runs(GAINING)
-    assert largest == 4 and rows.value > 8
-    assert lane.service_s(1) == pytest.approx(GAINING[0])
+    largest, lane = await largest_runs(seconds)
+    assert largest == wanted and rows.value > 8
+    assert lane.service_s(1) == pytest.approx(seconds[0])
     assert lane.service_s(7) is None and 0 < lane.busy_share() <= 1
-
-
-async def test_a_lane_whose_network_gains_nothing_runs_one_by_one() -> None:
-    largest, lane = await largest_runs(EVEN)
-    assert largest == 1
-    assert lane.service_s(1) == pytest.approx(EVEN[0])
 
 
 @pytest.mark.parametrize("curve", [GAINING, EVEN])
