@@ -1,6 +1,5 @@
 """A GGUF file written anew: what changes, what does not, what is refused."""
 
-import io
 from pathlib import Path
 
 import gguf
@@ -10,7 +9,6 @@ import pytest
 from tests.bundles.gguf.small_gguf import Types, blocks_of, small_model, write_gguf
 from visavis.bundles.gguf.header import GgufError, TensorInfo, read_header
 from visavis.bundles.gguf.layout import GgmlType, rewrite, to_lay_out, written_bytes
-from visavis.serving.errors import PlanCancelledError
 
 
 def rewritten(source: Path, target: Path) -> dict[str, GgmlType]:
@@ -65,24 +63,6 @@ def test_what_becomes_of_each_type_and_five_bits_are_held_exactly_but_in_the_wid
         gguf.quants.dequantize(now.data, now.tensor_type),
         gguf.quants.dequantize(was.data, was.tensor_type),
     )
-
-
-def test_fractions_only_grow_and_end_at_one(tmp_path: Path) -> None:
-    told: list[float] = []
-    with small_model(tmp_path / "a.gguf").open("rb") as file:
-        header = read_header(file)
-        types = to_lay_out(header.tensors)
-        rewrite(file, header, io.BytesIO(), types, on_fraction=told.append, cancelled=lambda: False)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
-
-
-def test_a_cancel_ends_it_at_the_next_block(tmp_path: Path) -> None:
-    target = io.BytesIO()
-    with small_model(tmp_path / "a.gguf").open("rb") as file:
-        header = read_header(file)
-        with pytest.raises(PlanCancelledError):
-            rewrite(file, header, target, {}, on_fraction=lambda _: None, cancelled=lambda: True)
 
 
 @pytest.mark.parametrize(

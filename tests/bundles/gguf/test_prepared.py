@@ -47,7 +47,9 @@ def files_in(cache: PlanCache) -> list[str]:
 
 
 def test_it_is_made_once_and_found_again(source: Path, cache: PlanCache, made: list[int]) -> None:
-    first = laid_out_file(source, "tiny", cache=cache)
+    told: list[float] = []
+    first = laid_out_file(source, "tiny", cache=cache, on_fraction=told.append)
+    assert told == sorted(told) and told[-1] == 1.0
     assert first != source
     assert laid_out_file(source, "tiny", cache=cache) == first
     assert len(made) == 1
