@@ -43,6 +43,13 @@ def offered(module: Any) -> dict[str, Any]:
     return told
 
 
+def written(driver: dict[str, Any]) -> str:
+    """As JSON, with each name of the driver on a line of its own."""
+    told = (f"  {json.dumps(n)}: {json.dumps(driver[n], sort_keys=True)}" for n in sorted(driver))
+    lines = ("{", f' "version": "{VERSION}",', ' "driver": {', ",\n".join(told), " }", "}", "")
+    return "\n".join(lines)
+
+
 def overloads(name: str, thing: Any) -> Any:
     """Parameters of each overload as "type name", and "type name=" for those that may be left out,
     which Boost.Python writes in brackets."""
@@ -155,8 +162,7 @@ if __name__ == "__main__":
         from pycuda import driver
 
         check()
-        told = {"version": VERSION, "driver": offered(driver)}
-        OFFER.write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+        OFFER.write_text(written(offered(driver)))
     else:
         inside = build(Path(sys.argv[1]).resolve())
         _run(sys.executable, "-m", __spec__.name, "--inside", environ=inside)
