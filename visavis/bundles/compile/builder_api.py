@@ -147,17 +147,3 @@ PROTOCOLS: dict[type, str] = {
 """Each with the class of TensorRT that it describes."""
 
 RTX_ONLY = (RtxBuilderConfig,)
-
-CONSTANTS: dict[str, tuple[str, ...]] = {
-    "DataType": ("FLOAT", "HALF", "BF16", "INT8", "UINT8", "INT32", "INT64", "BOOL"),
-    "MemoryPoolType": ("WORKSPACE",),
-    "ProfilingVerbosity": ("DETAILED",),
-    "LayerInformationFormat": ("ONELINE",),
-}
-"""Members of enumerations that are used."""
-
-DERIVED: dict[str, tuple[str, ...]] = {
-    "ILogger": ("log",),
-    "IProgressMonitor": ("phase_start", "step_complete", "phase_finish"),
-}
-"""Classes that are derived from, with the methods that TensorRT calls."""
