@@ -18,6 +18,7 @@ from services.asr.hearing.whisper import Whisper
 from services.asr.servicer import open_hearing
 from services.asr.settings import AsrSettings
 from tests.asr.test_whisper_rebuild import tiny_weights, write_model
+from tests.bundles.compile.graph_runs import GraphRun
 from tests.bundles.families import seeded
 from tests.bundles.families.compiling import compile_plans
 from tests.parity import Parity
@@ -114,6 +115,26 @@ def ctranslate2_folder(folder: Path, weights: dict[str, Any]) -> Path:
     write_model(folder / "model.bin", weights | {"encoder/position_encodings/encodings": positions})
     tokenizer(folder)
     return folder
+
+
+def test_the_first_step_needs_no_empty_cache(tmp_path: Path, parities: list[Parity]) -> None:
+    """By the plans of the one that is pulled, out of a file like its own."""
+    folder = ctranslate2_folder(tmp_path / "pulled", tiny_weights())
+    encoder, first, following = (
+        GraphRun(float_graph(folder, recipe)) for recipe in recipes_of("whisper-base")
+    )
+    given = {"tokens": np.array([[3, 1, 4]]), **encoder({"mel": seeded.whisper_mel(80)})}
+    assert not [name for name in first.inputs if name.startswith("past_")]
+    empty = {
+        name: np.zeros((1, shape[1], 0, shape[3]), np.float32)
+        for name, shape in following.inputs.items()
+        if name.startswith("past_")
+    }
+    alone, wanted = first(given), following(given | empty)
+    assert alone.keys() == wanted.keys()
+    error = max(float(np.abs(alone[name] - made).max()) for name, made in wanted.items())
+    parities.append(Parity("Whisper decoder", "drop_empty_cache", "random weights", error))
+    assert error < 1e-4
 
 
 def test_ctranslate2_is_read_quantised_or_not(
@@ -234,7 +255,7 @@ def test_its_plans_compile(
     make: Callable[..., tuple[Engine, Engine]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Which stands for the pulled one, too: see below."""
-    make(transformers_folder(tmp_path / "hf", "multilingual"))
+    make(transformers_folder(tmp_path / "hf", "english"))
     models = tmp_path / "models"
     assert len(compile_plans("ear", models, "fp16", ("encoder", "decoder-first"))) == 2
     monkeypatch.setattr("visavis.bundles.whisper.graph._LARGEST_FLOAT_BYTES", 1000)
