@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.face.servicer import FaceService
+from services.face.engines.choice import open_face_engine
 from services.face.settings import FaceSettings
 from tests.bundles.families.compiling import compile_plans
-from tests.face.serving import Stub, animate_config, tone, voice_requests
 from tests.parity import Parity
-from tests.serving.grpc_server import served
 from training.wav2lip.reference import random_inputs, random_weights
 from visavis.bundles.formats.safetensors import write_safetensors
 from visavis.bundles.formats.weights import Checked
@@ -73,20 +71,15 @@ def test_its_plan_compiles(models: Path) -> None:
     assert 70e6 < plans["mouth"] < 140e6
 
 
-async def test_the_face_service_draws_with_it(models: Path, tmp_path: Path) -> None:
-    settings = FaceSettings(
-        engine="wav2lip",
-        engine_bundle="random-mouths",
-        model_dir=models,
-        avatar_dir=tmp_path,
-        lanes=1,
+async def test_the_engine_that_draws_with_it_takes_it(models: Path, tmp_path: Path) -> None:
+    """What it draws, and how the service serves that, is for `tests/face/test_engine_choice.py`."""
+    engine = open_face_engine(
+        FaceSettings(
+            engine="wav2lip", engine_bundle="random-mouths", model_dir=models, avatar_dir=tmp_path
+        )
     )
-    service = FaceService(settings, None, "face-test")
-    async with served(service, "visavis.v1.FaceAnimation") as channel:
-        call = Stub(channel).Animate(iter([animate_config(seed=1), *voice_requests(tone(0.2))]))
-        videos = [answer.video async for answer in call]
-    assert len(videos) == 5 and videos[0].width == 512 and videos[-1].header.last
-    assert videos[0].keyframe and len(videos[0].data) > 5000
+    await engine.load()
+    await engine.close()
 
 
 @pytest.mark.parametrize(
