@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,21 +72,12 @@ def request_(tmp_path: Path) -> PlanRequest:
     return PlanRequest("bundle", folder, recipe(), "fp32")
 
 
-def test_a_second_build_costs_nothing(
-    builder: PlanBuilder, graphs: Graphs, request_: PlanRequest
-) -> None:
-    assert builder.cached(request_) is None
-    first = builder.build(request_)
-    second = builder.build(request_)
-    assert (first.compiled, second.compiled, graphs.made) == (True, False, 1)
-    assert builder.cached(request_) == first.cached == second.cached
-    assert first.cached.record.layers["MATRIX_MULTIPLY FLOAT"] == 1
-
-
 def test_the_same_graph_of_a_changed_bundle_is_not_compiled_again(
     builder: PlanBuilder, graphs: Graphs, request_: PlanRequest
 ) -> None:
-    builder.build(request_)
+    first = builder.build(request_)
+    assert builder.build(request_).cached == builder.cached(request_) == first.cached
+    assert graphs.made == 1, "which can take minutes"
     (request_.folder / RECORD_NAME).write_text("pulled anew, with another tokenizer")
     assert builder.cached(request_) is None
     assert not builder.build(request_).compiled
@@ -136,28 +128,20 @@ def test_a_plan_from_before_it_was_found_wanting_is_not_handed_out(
     half = replace(request_, precision="fp16")
     sha256 = builder.build(half).cached.record.key.onnx_sha256
     assert builder.cached(half) is not None
-    keep_findings(
-        findings_path(cache.folder),
-        [
-            Finding(
-                bundle=half.bundle,
-                precision="fp16",
-                graphs={half.recipe.name: sha256},
-                measure="words wrong, %",
-                sample="3 sentences",
-                reference=1.0,
-                value=9.0,
-                limit=0.2,
-            )
-        ],
+    found = Finding(
+        bundle=half.bundle,
+        precision="fp16",
+        graphs={half.recipe.name: sha256},
+        measure="words wrong, %",
+        sample="3 sentences",
+        reference=1.0,
+        value=9.0,
+        limit=0.2,
     )
-    for ask in (builder.cached, builder.build):
+    keep_findings(findings_path(cache.folder), [found])
+    for ask in (builder.cached, partial(builder.build, force=True)):
         with pytest.raises(PlanRefusedError, match=r"not built in fp16: words wrong, % 9\.00"):
             ask(half)
-    assert builder.build(request_).compiled
-    checks = list(check_plans(builder, [request_, half]))
-    assert [check.problem for check in checks] == ["", ""]
-    assert ["words wrong" in check.refused for check in checks] == [False, True]
 
 
 def test_a_failed_build_leaves_nothing_and_the_next_one_works(

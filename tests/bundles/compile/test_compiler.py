@@ -25,7 +25,13 @@ def trt() -> Any:
 
 @pytest.fixture(scope="module")
 def plan(trt: Any) -> Plan:
-    return compile_plan(trt, small_graphs.linear(), [USUAL])
+    return compile_plan(
+        trt,
+        small_graphs.linear(),
+        [USUAL],
+        workspace_bytes=1 << 28,
+        target=Target("sm_89", ("SM89",)),
+    )
 
 
 def test_a_plan_tells_what_goes_in_and_out(plan: Plan) -> None:
@@ -44,13 +50,6 @@ def test_layers_carry_the_precision_of_the_graph(trt: Any) -> None:
     assert read_layers(trt, small_graphs.linear(dtype=onnx.TensorProto.FLOAT16)) == half.layers
 
 
-def test_several_profiles_go_into_one_plan(trt: Any, plan: Plan) -> None:
-    both = compile_plan(
-        trt, small_graphs.linear(), [USUAL, profile((32, 8), (64, 8), (64, 8), name="large")]
-    )
-    assert both.content != plan.content
-
-
 def test_values_of_a_shape_input_have_ranges_of_their_own(trt: Any) -> None:
     grown = compile_plan(
         trt, small_graphs.shape_input(), [profile((1, 8), (4, 8), (16, 8), tensor="size")]
@@ -59,53 +58,25 @@ def test_values_of_a_shape_input_have_ranges_of_their_own(trt: Any) -> None:
     assert any("Int64" in warning for warning in grown.warnings), "what it warns of is kept"
 
 
-def test_a_target_and_a_workspace_are_taken(trt: Any) -> None:
-    made = compile_plan(
-        trt,
-        small_graphs.linear(),
-        [USUAL],
-        workspace_bytes=1 << 28,
-        target=Target("sm_89", ("SM89",)),
-    )
-    assert made.content
-
-
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("graph", "told"),
     [
         (b"junk", "not an ONNX graph"),
         (b"", "empty"),
         (small_graphs.linear()[:-40], "ONNX graph"),
-    ],
-)
-def test_junk_is_no_graph(trt: Any, content: bytes, told: str) -> None:
-    with pytest.raises(PlanError, match=told):
-        compile_plan(trt, content, [USUAL])
-
-
-@pytest.mark.parametrize(
-    ("graph", "told"),
-    [
         (small_graphs.nonzero(), r"node places \(NonZero\)"),
         (small_graphs.unknown_operator(), r"node mystery \(Frobnicate\)"),
         (small_graphs.branches(), r"node .*If|[Cc]ondition|branch"),
+        (small_graphs.linear(weight_dtype=onnx.TensorProto.FLOAT16), r"product.*Float.*Half"),
+        (small_graphs.linear(dtype=onnx.TensorProto.DOUBLE), r"x: .*DOUBLE.*FLOAT.*cast"),
     ],
-    ids=["NonZero", "unknown", "If"],
+    ids=["junk", "empty", "cut", "NonZero", "unknown", "If", "mixed types", "narrowed type"],
 )
-def test_an_unsupported_operator_is_named(trt: Any, graph: bytes, told: str) -> None:
+def test_what_is_no_graph_or_has_what_is_unsupported_is_named(
+    trt: Any, graph: bytes, told: str
+) -> None:
     with pytest.raises(PlanError, match=told):
         compile_plan(trt, graph, [USUAL])
-
-
-def test_mixed_types_are_refused_with_the_node(trt: Any) -> None:
-    mixed = small_graphs.linear(weight_dtype=onnx.TensorProto.FLOAT16)
-    with pytest.raises(PlanError, match=r"product.*Float.*Half"):
-        compile_plan(trt, mixed, [USUAL])
-
-
-def test_a_type_that_would_be_narrowed_is_refused(trt: Any) -> None:
-    with pytest.raises(PlanError, match=r"x: .*DOUBLE.*FLOAT.*cast"):
-        compile_plan(trt, small_graphs.linear(dtype=onnx.TensorProto.DOUBLE), [USUAL])
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -105,13 +106,12 @@ def test_without_a_gpu_tensorrt_cannot_compile(without_capabilities: Any) -> Non
             resolve_target(without_capabilities, devices=nothing, **choice)
 
 
-def test_an_unknown_flavour_is_refused() -> None:
+def test_a_flavour_that_is_unknown_or_not_installed_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(PlanError, match="'trt' is none of rtx, tensorrt"):
         load_flavour("trt")
-
-
-def test_a_flavour_that_is_not_installed_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "tensorrt", None)
+    monkeypatch.setitem(sys.modules, "tensorrt", None)
     with pytest.raises(PlanError, match="install tensorrt-cu13"):
         load_flavour("tensorrt")
 
