@@ -42,22 +42,15 @@ def ranges(monkeypatch: pytest.MonkeyPatch) -> RecordedNvtx:
     return recorded
 
 
-def stages(*names: str) -> list[str]:
-    return [f"{sign}scaling.plan: {name}" for name in names for sign in "+-"]
-
-
-def test_each_stage_of_a_run_is_a_range(bench: Bench, ranges: RecordedNvtx) -> None:
-    with bench.open(cuda_graphs=False) as engine:
-        ranges.calls.clear()
-        engine.infer(x_of(3))
-    assert ranges.calls == stages("copy in", "infer", "copy out")
-
-
-def test_a_replayed_graph_is_named_as_one(bench: Bench, ranges: RecordedNvtx) -> None:
-    with bench.open() as engine:
+@pytest.mark.parametrize(("graphs", "run"), [(False, "infer"), (True, "infer (graph)")])
+def test_each_stage_of_a_run_is_a_range(
+    bench: Bench, ranges: RecordedNvtx, graphs: bool, run: str
+) -> None:
+    with bench.open(cuda_graphs=graphs) as engine:
         ranges.calls.clear()
         engine.infer(x_of(2))
-    assert ranges.calls == stages("copy in", "infer (graph)", "copy out")
+    stages = ("copy in", run, "copy out")
+    assert ranges.calls == [f"{sign}scaling.plan: {name}" for name in stages for sign in "+-"]
 
 
 async def test_waiting_for_the_lane_is_a_range_that_always_ends(ranges: RecordedNvtx) -> None:
@@ -80,9 +73,3 @@ async def test_waiting_for_the_lane_is_a_range_that_always_ends(ranges: Recorded
     await asyncio.to_thread(lane.close)
     queue = ["+asr: queue", "-asr: queue"]
     assert ranges.calls == [*queue, "working", *queue]
-
-
-def test_without_the_package_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(profiling, "_nvtx", None)
-    with profiling.span("x"):
-        profiling.end(profiling.start("y"))
