@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-CLIPS = ("two_cities_01", "austen_0880", "jfk", "zh/funasr_asr_example", "zh/nls_digits")
+CLIPS = ("two_cities_01", "austen_0880", "jfk", "zh/funasr_asr_example")
 _FOLDER = Path(__file__).parents[2] / "clips"
 
 

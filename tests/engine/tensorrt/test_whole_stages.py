@@ -113,7 +113,7 @@ def test_moonshines_cache_stays_on_the_device(
 ) -> None:
     folder = bundle("moonshine-tiny-en")
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    speech = sound("jfk")[: 2 * 16_000]
+    speech = sound("jfk")[:20_000]
     with (
         open_engine(folder / "encoder.onnx") as encoder,
         open_engine(folder / "decoder.onnx") as whole,
@@ -133,7 +133,7 @@ def test_moonshines_cache_stays_on_the_device(
 def test_phrases_share_runs_of_hibaris_plans_as_far_as_these_take_them(
     open_compiled: Open, device: RecordedDevice
 ) -> None:
-    texts = ("Yes.", "Hello, my friend.", "It was the best of times, it was the worst. " * 8)
+    texts = ("Yes.", "Hello, my friend.", "It was the best of times, it was the worst. " * 5)
     engine = open_compiled("hibari-en", "hibari-durations.onnx")
     engine.load()
     voice = EnglishVoice(engine)
