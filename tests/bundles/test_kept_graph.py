@@ -10,8 +10,9 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
 
+from tests.bundles.compile.graph_runs import model_of
 from tests.full_disk import limited_files
 from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.kept_graph import KeptGraph
@@ -37,15 +38,11 @@ def model(tmp_path: Path) -> Path:
 
 def write(path: Path, *, seed: int) -> None:
     weights = np.random.default_rng(seed).standard_normal((SIZE, SIZE)).astype(np.float32)
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", SIZE])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", SIZE])
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["product"]),
         helper.make_node("Relu", ["product"], ["y"]),
     ]
-    graph = helper.make_graph(nodes, "net", [x], [y], [numpy_helper.from_array(weights, "w")])
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=10), path)
+    onnx.save(model_of(nodes, {"x": ["rows", SIZE]}, {"y": ["rows", SIZE]}, {"w": weights}), path)
     record = BundleRecord(
         name="tiny", version="1", files={path.name: FileRecord.of(path)}, prepared={}, steps={}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +68,9 @@ class GraphRun:
 
 def model_of(
     nodes: list[onnx.NodeProto],
-    inputs: dict[str, list[int | str]],
-    outputs: dict[str, list[int | str]],
-    weights: Tensors,
+    inputs: Mapping[str, Sequence[int | str]],
+    outputs: Mapping[str, Sequence[int | str]],
+    weights: Mapping[str, NDArray[Any]],
 ) -> onnx.ModelProto:
     """A small model with float inputs and outputs."""
     graph = helper.make_graph(

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
+from tests.bundles.compile.graph_runs import model_of
 from visavis.bundles.compile.precision import calibration_for, to_int8
 from visavis.bundles.compile.precision.calibration import Tensors, recorded, run_float
 from visavis.bundles.store import recipes_of
@@ -20,7 +21,7 @@ from visavis.serving.errors import PlanCancelledError, PlanError
 
 def convolutions() -> onnx.ModelProto:
     generator = np.random.default_rng(3)
-    weights = {
+    weights: Tensors = {
         "w1": generator.normal(size=(8, 4, 3)).astype(np.float32),
         "b1": generator.normal(size=8).astype(np.float32),
         "w2": generator.normal(size=(2, 8, 3)).astype(np.float32),
@@ -30,16 +31,7 @@ def convolutions() -> onnx.ModelProto:
         helper.make_node("Relu", ["a"], ["r"], name="relu"),
         helper.make_node("Conv", ["r", "w2"], ["y"], name="second", pads=[1, 1]),
     ]
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4, "T"])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 2, "T"])],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 9
-    return model
+    return model_of(nodes, {"x": [1, 4, "T"]}, {"y": [1, 2, "T"]}, weights)
 
 
 def samples() -> list[Tensors]:
@@ -64,7 +56,9 @@ def test_it_computes_about_the_same() -> None:
     assert 0 < error < 0.03
 
 
-def test_everything_is_symmetric_and_weights_are_per_channel() -> None:
+def test_everything_is_symmetric_weights_are_per_channel_and_biases_stay_floats(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     int8 = to_int8(convolutions(), samples())
     values = {w.name: numpy_helper.to_array(w) for w in int8.graph.initializer}
     pairs = [n for n in int8.graph.node if n.op_type in ("QuantizeLinear", "DequantizeLinear")]
@@ -73,32 +67,29 @@ def test_everything_is_symmetric_and_weights_are_per_channel() -> None:
         assert not np.any(values[node.input[2]])
         assert values[node.input[2]].dtype == np.int8
     assert sorted(values[n.input[1]].size for n in quantised_weights(int8)) == [2, 8]
-
-
-def test_biases_stay_floats() -> None:
-    int8 = to_int8(convolutions(), samples())
     (first,) = [node for node in int8.graph.node if node.name == "first"]
-    bias = {w.name: w for w in int8.graph.initializer}[first.input[2]]
-    assert bias.data_type == TensorProto.FLOAT
+    assert values[first.input[2]].dtype == np.float32
+    assert capsys.readouterr().out == "", "the quantiser is silent"
 
 
 def test_nodes_can_be_left_out() -> None:
     assert len(quantised_weights(to_int8(convolutions(), samples(), ["sec*"]))) == 1
 
 
-def test_a_glob_that_matches_nothing_is_a_mistake() -> None:
-    with pytest.raises(PlanError, match="'/gone/\\*'"):
-        to_int8(convolutions(), samples(), ["/gone/*"])
-
-
-def test_without_inputs_there_is_no_int8() -> None:
-    with pytest.raises(PlanError, match="there are none"):
-        to_int8(convolutions(), [])
-
-
-def test_inputs_that_do_not_fit_are_told() -> None:
-    with pytest.raises(PlanError, match="not quantised"):
-        to_int8(convolutions(), [{"sound": np.zeros((1, 4, 9), np.float32)}])
+@pytest.mark.parametrize(
+    ("inputs", "kept", "said"),
+    [
+        (samples(), ["/gone/*"], r"'/gone/\*'"),
+        ([], [], "there are none"),
+        ([{"sound": np.zeros((1, 4, 9), np.float32)}], [], "not quantised"),
+    ],
+    ids=["a glob that matches nothing", "no inputs", "inputs that do not fit"],
+)
+def test_what_cannot_be_quantised_is_told(
+    inputs: list[Tensors], kept: list[str], said: str
+) -> None:
+    with pytest.raises(PlanError, match=said):
+        to_int8(convolutions(), inputs, kept)
 
 
 @pytest.mark.parametrize("asked_before", [0, 5])
@@ -119,11 +110,6 @@ def test_calibration_ends_at_once_when_it_is_cancelled(
     assert list(tmp_path.glob("visavis-*")) == []
 
 
-def test_the_quantiser_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    to_int8(convolutions(), samples())
-    assert capsys.readouterr().out == ""
-
-
 def int8_recipes() -> list[tuple[str, PlanRecipe]]:
     names = ("audio-to-face", "fastspeech2-mbmelgan-zh", "hibari-en", "smart-turn")
     return [(name, r) for name in names for r in recipes_of(name) if "int8" in r.precisions]
@@ -140,12 +126,9 @@ def test_every_recipe_is_calibrated_on_inputs_that_its_profile_takes(
         assert all(np.isfinite(value).all() for value in sample.values())
 
 
-def test_an_unknown_set_is_named() -> None:
+def test_a_set_that_is_unknown_or_not_there_is_named() -> None:
     recipe = int8_recipes()[0][1].model_copy(update={"calibration": "birdsong"})
     with pytest.raises(PlanError, match="'birdsong'; there are audio_to_face"):
         calibration_for(Path(), recipe)
-
-
-def test_a_set_that_is_not_there_is_named() -> None:
     with pytest.raises(PlanError, match=r"birdsong\.npz cannot be read"):
         recorded("birdsong")

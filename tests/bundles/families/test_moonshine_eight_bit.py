@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
+from tests.bundles.compile.graph_runs import model_of
 from tests.bundles.compile.speech import sound
 from visavis.bundles.moonshine_eight_bit import graph_to_load, in_eight_bits
 from visavis.engine import EngineOptions, eight_bit_products, open_engine
@@ -76,10 +77,7 @@ def _nothing() -> onnx.GraphProto:
 
 
 def test_another_network_is_loaded_as_it_is(tmp_path: Path) -> None:
-    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
-    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
-    node = helper.make_node("Relu", ["x"], ["y"])
-    model = helper.make_model(helper.make_graph([node], "other", [value], [out]))
+    model = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [1]}, {"y": [1]}, {})
     with pytest.raises(PlanError, match="products by weights"):
         in_eight_bits(model)
     path = tmp_path / "other.onnx"

@@ -15,8 +15,9 @@ import grpc
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import helper
 
+from tests.bundles.compile.graph_runs import model_of
 from tests.fakes import ManualClock
 from tests.triton_server import QUEUE_FULL, TOO_LATE, TritonDouble, serving
 from visavis.engine import Engine, EngineLane, EngineOptions, TritonOptions, Urgency, open_engine
@@ -34,12 +35,9 @@ AT_ONCE = 4
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """y = 2 x, of free length."""
-    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch"])
-    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch"])
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "twice", [x], [y])
     path = tmp_path / "twice.onnx"
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), path)
+    twice = helper.make_node("Add", ["x", "x"], ["y"])
+    onnx.save(model_of([twice], {"x": ["batch"]}, {"y": ["batch"]}, {}), path)
     return path
 
 
