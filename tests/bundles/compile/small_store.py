@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
 from typer.testing import Result
 
+from tests.bundles.store.conftest import file_of, to_toml
 from visavis.bundles.store.pulling.puller import PullSetup, pull
 from visavis.bundles.store.pulling.web import PipSettings
 
 Engine = Callable[..., Result]
 
-_MANIFEST = """
-name = "{name}"
-version = "1"
-task = "face"
-summary = "A small network."
-licence = "Apache-2.0"
-
-[[files]]
-path = "net.onnx"
-sha256 = "{sha256}"
-size_bytes = {size}
-sources = [{{ kind = "file", location = "{location}" }}]
-
-{plans}
-"""
 PLAN = """
 [[plans]]
 name = "{name}"
@@ -54,14 +39,10 @@ class Store:
         """A bundle with one file, not pulled yet."""
         original = self._originals / f"{name}.onnx"
         original.write_bytes(graph)
-        manifest = _MANIFEST.format(
-            name=name,
-            sha256=hashlib.sha256(graph).hexdigest(),
-            size=len(graph),
-            location=original,
-            plans=plans,
-        )
-        (self.catalogue / f"{name}.toml").write_text(manifest)
+        file = file_of("net.onnx", graph, {"kind": "file", "location": str(original)})
+        told = {"name": name, "version": "1", "task": "face", "summary": "A small network."}
+        manifest = to_toml({**told, "licence": "Apache-2.0", "files": [file]})
+        (self.catalogue / f"{name}.toml").write_text(manifest + plans)
 
     def pull(self, *names: str) -> None:
         # To ask how pip is set up takes a process.
