@@ -175,14 +175,11 @@ def test_an_archive_of_two_bundles_is_fetched_once(store: Store) -> None:
 
 
 def test_progress_counts_to_the_whole(store: Store) -> None:
-    body = wheel({"a": hashlib.shake_256(b"noise").digest(1 << 20)})
-    store.registry.add_pypi("ear", "ear-1.0-py3-none-any.whl", body)
-    noise = hashlib.shake_256(b"noise").digest(1 << 20)
-    store.declare("ear", [file_of("a", noise, pypi("ear", "a"))])
+    hosted = store.host("ear", {"a": hashlib.shake_256(b"noise").digest(1 << 20)})
     store.pull("ear")
     counted = store.progress.bytes_by_task["ear 1.0"]
     assert counted == sorted(counted)
-    assert counted[-1] == len(body)
+    assert counted[-1] == len(hosted.body)
 
 
 def test_prepare_steps_are_recorded_and_run_again_when_they_change(store: Store) -> None:
