@@ -1,7 +1,7 @@
 """The product's plans compile as they are served, each for all of its profiles.
 
-NVIDIA's own compiler makes the plans; nothing loads them. What a GPU computes with them is
-for `make gpu-test`.
+NVIDIA's own compiler reads all of each and makes plans of its first layers; nothing loads them.
+What a GPU computes with them, whole, is for `make gpu-test`.
 """
 
 from __future__ import annotations
