@@ -39,6 +39,8 @@ MOST = 1000
 """Sessions of others that one gateway stands in for."""
 STEADY_S = 5.0
 """So long after a loss of the bus nobody is taken for dead: he may not be back yet."""
+# Where nobody stands in, so long nobody is asked again.
+_PAUSE_S = 2.0
 # Records of so many turns are told: it is done while others talk.
 _TURNS = 4
 # Turns and utterances that a gateway may have begun since it last told of a session: services take
@@ -140,6 +142,7 @@ class StandingIn:
             return
         peer = self._stand_in = self._stand_in or await self._roomiest()
         if peer is None:
+            await asyncio.sleep(_PAUSE_S)
             return
         try:
             if ended:
@@ -157,6 +160,7 @@ class StandingIn:
                 return
             self._forget_stand_in()
             self._trouble.tell(error)
+            await asyncio.sleep(_PAUSE_S)
 
     async def _roomiest(self) -> Peer | None:
         others = [peer for peer in await self._peers.others(GLANCE_S) if peer.seats > 0]
