@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.engine import Engine, Tensors, TensorSpec
+from tests.made_engine import MadeEngine
+from visavis.engine import Tensors
 
-_REAL = np.dtype(np.float32)
 _IMAGE, _PART = (None, 4, 512, 512), (None, 4, 128, 128)
 
 
@@ -38,48 +37,30 @@ def png(rgba: NDArray[np.uint8]) -> bytes:
     return content.tobytes()
 
 
-class FakeDecomposer(Engine):
+class FakeDecomposer(MadeEngine):
     """Leaves the face as it is."""
 
-    backend = "fake"
-
-    def __init__(self) -> None:
-        super().__init__(Path("decomposer.onnx"), device="cpu", threads=1)
-        self.runs = 0
-
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        outputs = {name: TensorSpec(name, _REAL, _PART) for name in ("background", "brows")}
-        return {"image": TensorSpec("image", _REAL, _IMAGE)}, outputs
+    takes: ClassVar = {"image": _IMAGE}
+    gives: ClassVar = {"background": _PART, "brows": _PART}
+    runs = 0
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         self.runs += 1
-        image = inputs["image"]
-        assert isinstance(image, np.ndarray)
-        part = image[:, :, 64:192, 192:320]
+        part = np.asarray(inputs["image"])[:, :, 64:192, 192:320]
         return {"background": part, "brows": part}
 
-    def _close(self) -> None:
-        pass
 
-
-class FakePoser(Engine):
+class FakePoser(MadeEngine):
     """Gives what `draw` makes of image and pose; the image as it is, unless told otherwise."""
 
-    backend = "fake"
+    takes: ClassVar = {"image": _IMAGE, "background": _PART, "brows": _PART, "pose": (None, 45)}
+    gives: ClassVar = {"picture": _IMAGE}
 
     def __init__(
         self, draw: Callable[[Any, Any], NDArray[Any]] = lambda image, pose: image
     ) -> None:
-        super().__init__(Path("poser.onnx"), device="cpu", threads=1)
+        super().__init__()
         self._draw = draw
-
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        shapes = {"image": _IMAGE, "background": _PART, "brows": _PART, "pose": (None, 45)}
-        inputs = {name: TensorSpec(name, _REAL, shape) for name, shape in shapes.items()}
-        return inputs, {"picture": TensorSpec("picture", _REAL, _IMAGE)}
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         return {"picture": self._draw(inputs["image"], inputs["pose"])}
-
-    def _close(self) -> None:
-        pass

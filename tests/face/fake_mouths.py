@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,10 @@ from services.face.avatar.making.portrait import PortraitStudio
 from services.face.avatar.store import AvatarStore
 from services.face.engines.warp import WarpEngine
 from services.face.engines.wav2lip.engine import Wav2LipEngine
-from visavis.engine import Engine, Tensors, TensorSpec
+from tests.made_engine import MadeEngine
+from visavis.engine import Engine, Tensors
 
 Arrays = NDArray[np.float32]
-_REAL = np.dtype(np.float32)
 
 
 def pass_through(mel: Arrays, face: Arrays) -> Arrays:
@@ -25,30 +25,21 @@ def pass_through(mel: Arrays, face: Arrays) -> Arrays:
     return face[:, 3:]
 
 
-class FakeWav2Lip(Engine):
+class FakeWav2Lip(MadeEngine):
     """`draw`: mel [N, 1, 80, 16] and face [N, 6, 96, 96] to picture [N, 3, 96, 96]."""
 
-    backend = "fake"
+    takes: ClassVar = {"mel": (None, 1, 80, 16), "face": (None, 6, 96, 96)}
+    gives: ClassVar = {"picture": (None, 3, 96, 96)}
 
     def __init__(self, draw: Callable[[Arrays, Arrays], Arrays] = pass_through) -> None:
-        super().__init__(Path("fake.onnx"), device="cpu", threads=1)
+        super().__init__()
         self._draw = draw
         self.batches: list[int] = []
 
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        mel = TensorSpec("mel", _REAL, (None, 1, 80, 16))
-        face = TensorSpec("face", _REAL, (None, 6, 96, 96))
-        picture = TensorSpec("picture", _REAL, (None, 3, 96, 96))
-        return {"mel": mel, "face": face}, {"picture": picture}
-
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
-        mel, face = inputs["mel"], inputs["face"]
-        assert isinstance(mel, np.ndarray) and isinstance(face, np.ndarray)
+        mel, face = (np.asarray(inputs[name]) for name in ("mel", "face"))
         self.batches.append(len(mel))
         return {"picture": np.asarray(self._draw(mel, face), np.float32)}
-
-    def _close(self) -> None:
-        pass
 
 
 def wav2lip_engine(network: Engine, avatar_dir: Path) -> Wav2LipEngine:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from services.face.lips.phonemes import VISEMES
 from services.face.lips.sound_track import Ear
 from services.face.settings import FaceSettings
 from services.face.studio import Studio
-from visavis.engine import Engine, Tensors, TensorSpec
+from tests.made_engine import MadeEngine
+from visavis.engine import Tensors
 from visavis.serving.errors import (
     AlreadyExistsError,
     EngineError,
@@ -95,6 +96,8 @@ class FakeGallery:
         self.names = {"built-in": True}
         self.heads: dict[str, Path] = {}
         """Folders of bundles, by the avatars that are such heads."""
+        self.loops: Path | None = None
+        """Where loops are kept."""
         self.go = threading.Event()
         self.go.set()
         self.prepared: list[Frame] = []
@@ -142,27 +145,18 @@ class FakeGallery:
         del self.names[name]
 
     def _info(self, name: str) -> AvatarInfo:
-        return AvatarInfo(name, SIZE, self.names[name], "CC0", head=self.heads.get(name))
+        head = self.heads.get(name)
+        return AvatarInfo(name, SIZE, self.names[name], "CC0", head=head, loops=self.loops)
 
 
-class LoudnessNetwork(Engine):
+class LoudnessNetwork(MadeEngine):
     """Opens the jaw as far as the sound is loud."""
 
-    backend = "fake"
-
-    def __init__(self) -> None:
-        super().__init__(Path("loudness.onnx"), device="cpu", threads=1)
-
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        real = np.dtype(np.float32)
-        mel = TensorSpec("mel", real, (None, None, N_MELS))
-        visemes = TensorSpec("visemes", real, (None, None, len(VISEMES)))
-        coefficients = TensorSpec("coefficients", real, (None, None, 5))
-        return {"mel": mel}, {"visemes": visemes, "coefficients": coefficients}
+    takes: ClassVar = {"mel": (None, None, N_MELS)}
+    gives: ClassVar = {"visemes": (None, None, len(VISEMES)), "coefficients": (None, None, 5)}
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
-        mel = inputs["mel"]
-        assert isinstance(mel, np.ndarray)
+        mel = np.asarray(inputs["mel"])
         after = LOOK_AHEAD_FRAMES
         own = mel[:, CONTEXT_FRAMES - after : mel.shape[1] - after]
         coefficients = np.zeros((*own.shape[:2], 5), np.float32)
@@ -170,9 +164,6 @@ class LoudnessNetwork(Engine):
         visemes = np.zeros((*own.shape[:2], len(VISEMES)), np.float32)
         visemes[..., 0] = 1
         return {"visemes": visemes, "coefficients": coefficients}
-
-    def _close(self) -> None:
-        pass
 
 
 def fake_studio(settings: FaceSettings, gallery: FakeGallery | None = None) -> Studio:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 
+from services.face.engines.base import FaceEngine
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
+from services.face.studio import Studio, VideoStream
 from tests.face.fake_studio import FakeGallery, fake_studio
 from tests.face.test_animator import HOP, RATE
 from tests.serving.grpc_server import served
@@ -34,6 +37,16 @@ async def serving(
 ) -> AsyncIterator[Stub]:
     chosen = FaceSettings(**{"admission": "slots", **settings})
     studio = fake_studio(chosen, gallery)
+    service = FaceService(chosen, bus, "face-test", studio=studio)
+    async with served(service, "visavis.v1.FaceAnimation") as channel:
+        yield Stub(channel)
+
+
+@contextlib.asynccontextmanager
+async def drawn_by(engine: FaceEngine, bus: Bus | None = None) -> AsyncIterator[Stub]:
+    """A service that draws with this engine, and encodes and hears as the product does."""
+    chosen = FaceSettings(lanes=1)
+    studio = Studio(chosen, engine, partial(VideoStream, bitrate=4_000_000))
     service = FaceService(chosen, bus, "face-test", studio=studio)
     async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,13 @@ import numpy as np
 import pytest
 
 from services.face.engines.choice import open_face_engine
-from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
-from services.face.studio import Studio, VideoStream
 from tests.face.fake_mouths import FakeWav2Lip, wav2lip_engine
 from tests.face.serving import (
-    Stub,
     animate_config,
     answers,
     attached,
+    drawn_by,
     frames,
     mel_request,
     play,
@@ -30,7 +26,6 @@ from tests.face.serving import (
 )
 from tests.face.test_animator import SENTENCE, mel_chunks
 from tests.face.test_servicer_studio import decoded
-from tests.serving.grpc_server import served
 from visavis.serving.errors import ModelStoreError, SettingsError, UnknownNameError
 from visavis.serving.settings import load_settings
 from visavis.v1 import control_pb2
@@ -39,12 +34,8 @@ from visavis.wire.media import PcmChunk, Place, TurnChunk
 from visavis.wire.subjects import Kind
 
 
-def settings(**fields: Any) -> FaceSettings:
-    return FaceSettings(**fields)
-
-
 def test_without_settings_the_photo_warp_draws() -> None:
-    engine = open_face_engine(settings())
+    engine = open_face_engine(FaceSettings())
     assert engine.name == "warp"
     assert not engine.needs_voice and not engine.states
 
@@ -70,28 +61,16 @@ def test_the_size_of_heads_is_read_where_settings_are_text() -> None:
         ),
     ],
 )
-def test_settings_that_do_not_fit_are_refused(fields: dict[str, str], said: str) -> None:
+def test_settings_that_do_not_fit_are_refused(fields: dict[str, Any], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        open_face_engine(settings(**fields))
+        open_face_engine(FaceSettings(**fields))
 
 
 def test_a_bundle_that_nobody_made_is_refused(tmp_path: Path) -> None:
     with pytest.raises((ModelStoreError, UnknownNameError), match="no bundle named 'my-mouths'"):
-        open_face_engine(settings(engine="wav2lip", engine_bundle="my-mouths", model_dir=tmp_path))
-
-
-@contextlib.asynccontextmanager
-async def wav2lip_service(
-    network: FakeWav2Lip, avatar_dir: Path, bus: Bus | None = None
-) -> AsyncIterator[Stub]:
-    def encoder(codec: Any, size: int, fps: int) -> VideoStream:
-        return VideoStream(codec, size, fps, bitrate=4_000_000)
-
-    chosen = settings(lanes=1)
-    studio = Studio(chosen, wav2lip_engine(network, avatar_dir), encoder)
-    service = FaceService(chosen, bus, "face-test", studio=studio)
-    async with served(service, "visavis.v1.FaceAnimation") as channel:
-        yield Stub(channel)
+        open_face_engine(
+            FaceSettings(engine="wav2lip", engine_bundle="my-mouths", model_dir=tmp_path)
+        )
 
 
 async def test_animate_draws_the_mouth_from_the_voice(tmp_path: Path) -> None:
@@ -105,7 +84,7 @@ async def test_animate_draws_the_mouth_from_the_voice(tmp_path: Path) -> None:
 
     quiet = np.zeros(8000, np.int16)
     voice = np.concatenate([quiet, tone(0.5), quiet])
-    async with wav2lip_service(FakeWav2Lip(bright_when_loud), tmp_path) as stub:
+    async with drawn_by(wav2lip_engine(FakeWav2Lip(bright_when_loud), tmp_path)) as stub:
         call = stub.Animate(iter([animate_config(seed=1), *voice_requests(voice)]))
         videos = [answer.video for answer in await answers(call)]
         status = (await stub.GetStatus(control_pb2.GetStatusRequest())).service
@@ -118,7 +97,7 @@ async def test_animate_draws_the_mouth_from_the_voice(tmp_path: Path) -> None:
 
 async def test_mel_alone_is_not_enough_for_it(tmp_path: Path) -> None:
     chunks = [mel_request(chunk) for chunk in mel_chunks(SENTENCE)]
-    async with wav2lip_service(FakeWav2Lip(), tmp_path) as stub:
+    async with drawn_by(wav2lip_engine(FakeWav2Lip(), tmp_path)) as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await answers(stub.Animate(iter([animate_config(), *chunks])))
         both = [animate_config(), *chunks, *voice_requests(tone(0.2))]
@@ -139,7 +118,7 @@ async def test_attached_it_speaks_is_interrupted_and_speaks_again(bus: Bus, tmp_
             await bus.publish(Kind.VOICE, chunk)
 
     async with (
-        wav2lip_service(network, tmp_path, bus) as stub,
+        drawn_by(wav2lip_engine(network, tmp_path), bus) as stub,
         bus.subscribe("lips", Kind.VIDEO, limit=512) as video,
         attached(stub, "lips") as call,
     ):

@@ -20,15 +20,11 @@ from services.face.engines.tha3.characters import Character, CharacterStore, rea
 from services.face.engines.tha3.engine import Tha3Engine
 from services.face.engines.tha3.network import NAMES, CharacterNetworks, character_pose
 from services.face.lips.visemes import LIP_COEFFICIENTS
-from services.face.servicer import FaceService
-from services.face.settings import FaceSettings
-from services.face.studio import Studio, VideoStream
 from tests.face.drawn import FakeDecomposer, FakePoser, character, png
 from tests.face.portraits import portrait
-from tests.face.serving import STATED, Stub, animate_config, answers, mel_request
+from tests.face.serving import STATED, animate_config, answers, drawn_by, mel_request
 from tests.face.test_animator import mel_chunks
 from tests.face.test_servicer_studio import WORD, decoded
-from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.v1 import face_pb2
 from visavis.wire.bucket import digest_of
@@ -200,18 +196,6 @@ async def test_other_networks_are_refused(tmp_path: Path) -> None:
             pass
 
 
-@contextlib.asynccontextmanager
-async def service(folder: Path, poser: FakePoser) -> AsyncIterator[Stub]:
-    def encoder(codec: Any, size: int, fps: int) -> VideoStream:
-        return VideoStream(codec, size, fps, bitrate=4_000_000)
-
-    chosen = FaceSettings(lanes=1)
-    studio = Studio(chosen, engine(folder, poser), encoder)
-    made = FaceService(chosen, None, "face-test", studio=studio)
-    async with served(made, "visavis.v1.FaceAnimation") as channel:
-        yield Stub(channel)
-
-
 async def test_animate_poses_the_character_from_the_phonemes(tmp_path: Path) -> None:
     def paint_open_mouths(image: Any, pose: Any) -> Any:
         picture = image.copy()
@@ -220,7 +204,7 @@ async def test_animate_poses_the_character_from_the_phonemes(tmp_path: Path) -> 
         return picture
 
     chunks = [mel_request(chunk) for chunk in mel_chunks(WORD)]
-    async with service(tmp_path, FakePoser(paint_open_mouths)) as stub:
+    async with drawn_by(engine(tmp_path, FakePoser(paint_open_mouths))) as stub:
         call = stub.Animate(iter([animate_config(seed=1), *chunks]))
         pictures = decoded("h264", [answer.video.data for answer in await answers(call)])
     rows, columns = slice(230, 270), slice(235, 275)
@@ -229,7 +213,7 @@ async def test_animate_poses_the_character_from_the_phonemes(tmp_path: Path) -> 
 
 
 async def test_characters_are_made_listed_and_deleted(tmp_path: Path) -> None:
-    async with service(tmp_path, FakePoser()) as stub:
+    async with drawn_by(engine(tmp_path, FakePoser())) as stub:
 
         async def names() -> list[str]:
             listed = await stub.ListAvatars(face_pb2.ListAvatarsRequest())
