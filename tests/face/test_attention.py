@@ -16,7 +16,8 @@ FPS = 25
 def targets(phase: Phase, seconds: float, seeds: range) -> np.ndarray:
     """Distance of the target from the viewer, 20 a second: [seeds, T]."""
     times = np.arange(0, seconds, 0.05)
-    return np.array([[np.hypot(*Fixations(phase, (s,)).at(t)[0]) for t in times] for s in seeds])
+    each = [Fixations(phase, (seed,)) for seed in seeds]
+    return np.array([[np.hypot(*fixations.at(t)[0]) for t in times] for fixations in each])
 
 
 @pytest.mark.parametrize(

@@ -188,7 +188,8 @@ async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
 
 async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
     gallery = FakeGallery()
-    async with serving(bus, gallery) as stub, bus.subscribe("loop", Kind.VIDEO) as video:
+    serves = serving(bus, gallery, idle_life_s=12)
+    async with serves as stub, bus.subscribe("loop", Kind.VIDEO) as video:
         async with attached(stub, "loop", seed=0):
             seen = await frames(video, lambda c: c.place.pts >= 3)
         live = {frame.motion: frame.pose for frame in gallery.prepared if frame.at_rest}
@@ -202,7 +203,7 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
     assert [c.motion_frame for c in seen] == [seen[0].motion_frame + k for k in range(4)]
     assert all(c.at_rest and c.loop == record.loop.digest for c in seen)
     count = record.loop.pictures
-    assert (count, record.loop.fps, record.loop.codec) == (1500, 25, H264)
+    assert (count, record.loop.fps, record.loop.codec) == (12 * 25, 25, H264)
     pictures = [picture for part in parts for picture in part.pictures.pictures]
     keyframes = [k for k, picture in enumerate(pictures) if picture.keyframe]
     assert keyframes == list(range(0, count, 25))
@@ -213,6 +214,27 @@ async def test_the_loop_shows_what_live_pictures_show(bus: Bus) -> None:
     for motion, pose in live.items():
         segment = segment_of(motion // length, record.loop.segments)
         assert loop[segment * length + motion % length] == pose
+
+
+async def test_a_loop_is_drawn_once_and_not_at_every_start(tmp_path: Path) -> None:
+    drawn, kept = (MetricGrowth("face_frames_total", mode=mode) for mode in ("loop", "kept"))
+    gallery, folder = FakeGallery(), tmp_path / "loops"
+    gallery.loops = folder
+
+    async def loop() -> list[face_pb2.RenderLoopResponse]:
+        async with serving(gallery=gallery, avatar_dir=tmp_path, idle_life_s=6) as stub:
+            return await answers(stub.RenderLoop(face_pb2.RenderLoopRequest(codec=H264)))
+
+    first = await loop()
+    assert (drawn.value, kept.value) == (150, 0)
+    assert await loop() == first
+    assert (drawn.value, kept.value) == (151, 149), "one, to see that it is the same"
+    [file] = folder.iterdir()
+    file.write_bytes(file.read_bytes()[:-1])
+    assert await loop() == first
+    assert drawn.value == 301, "what is damaged is drawn anew"
+    assert await loop() == first
+    assert drawn.value == 302
 
 
 async def test_it_listens_while_it_is_told_to(bus: Bus) -> None:
@@ -233,7 +255,7 @@ async def test_who_draws_a_loop_rests_while_anybody_talks_to_a_face(
     monkeypatch.setattr("services.face.studio._RESTS", 1e9)
     monkeypatch.setattr("services.face.studio._LONGEST_REST_S", 3600.0)
     request = face_pb2.RenderLoopRequest(codec=VP8)
-    async with serving(bus) as stub, bus.subscribe("heard", Kind.VIDEO) as video:
+    async with serving(bus, idle_life_s=6) as stub, bus.subscribe("heard", Kind.VIDEO) as video:
         async with attached(stub, "heard", seed=0) as call:
             attention = face_pb2.SetAttention(phase=face_pb2.SetAttention.LISTENING)
             await call.write(face_pb2.FaceAttachRequest(attention=attention))
@@ -447,11 +469,12 @@ async def test_nobody_who_attaches_waits_for_a_list_of_avatars(bus: Bus) -> None
         assert len((await listing).avatars) == 1
 
 
-async def test_status_names_the_blendshapes() -> None:
+async def test_status_names_arkits_blendshapes_in_alphabetical_order() -> None:
     async with serving(slots=3) as stub:
         status = await stub.GetStatus(control_pb2.GetStatusRequest())
     assert status.service.slots == status.service.free_slots == 3
-    assert len(status.blendshapes) == 52 and status.blendshapes[0] == "browDownLeft"
+    names = list(status.blendshapes)
+    assert len({*names}) == 52 and names == sorted(names) and names[0] == "browDownLeft"
 
 
 async def test_what_is_animated_in_one_go_never_overtakes_those_who_watch() -> None:

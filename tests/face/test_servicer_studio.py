@@ -26,8 +26,8 @@ from tests.face.serving import creation
 from tests.face.test_animator import mel_chunks
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
+from tests.serving.grpc_server import served
 from visavis.serving.errors import InvalidInputError
-from visavis.serving.interceptor import ErrorInterceptor
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.media import VideoCodec
@@ -40,15 +40,8 @@ WORD = [("sil", 0.2), ("M", 0.1), ("AA1", 0.2), ("M", 0.1), ("sil", 0.2)]
 async def serving(avatar_dir: Path, bus: Bus | None = None, **wanted: Any) -> AsyncIterator[Stub]:
     settings: dict[str, Any] = {"avatar_dir": avatar_dir, "lanes": 1, **wanted}
     service = FaceService(FaceSettings(**{"admission": "slots", **settings}), bus, "face-test")
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()])
-    service.register(server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    await service.load()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with served(service, "visavis.v1.FaceAnimation") as channel:
         yield Stub(channel)
-    await server.stop(0)
-    await service.close()
 
 
 def decoded(codec: str, packets: list[bytes]) -> list[np.ndarray]:
@@ -74,16 +67,6 @@ async def test_animate_gives_video_that_decodes_and_moves_the_mouth(
     opened = np.abs(lower_half[10] - lower_half[1]).mean()
     still = np.abs(lower_half[2] - lower_half[1]).mean()
     assert opened > 3 * still
-
-
-async def test_a_file_that_is_no_picture_is_refused(
-    tmp_path: Path, bundle: Callable[[str], Path]
-) -> None:
-    bundle("face-landmarks")
-    async with serving(tmp_path) as stub:
-        error = await refused(stub, b"PK\x03\x04 not a picture")
-        assert await photographs(stub) == {"default": True}
-    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 def fill(folder: Path, count: int) -> list[str]:
@@ -132,6 +115,9 @@ async def test_a_slow_upload_holds_up_nobody_and_ends_with_its_client(
     bundle("face-landmarks")
     good = encoded(portrait())
     async with serving(tmp_path) as stub:
+        error = await refused(stub, b"PK\x03\x04 not a picture")
+        assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert await photographs(stub) == {"default": True}
         slow = stub.CreateAvatar(creation("slow", good))
         decoder = await until(decoders)
         decoder.suspend()
@@ -174,26 +160,6 @@ async def refused(stub: Stub, image: bytes, name: str = "me") -> grpc.aio.AioRpc
 
 def said(error: grpc.aio.AioRpcError) -> str:
     return str(error.details())
-
-
-async def test_a_loop_is_drawn_once_and_not_at_every_start(tmp_path: Path) -> None:
-    drawn, kept = (MetricGrowth("face_frames_total", mode=mode) for mode in ("loop", "kept"))
-
-    async def loop() -> list[face_pb2.RenderLoopResponse]:
-        async with serving(tmp_path, idle_life_s=6) as stub:
-            request = face_pb2.RenderLoopRequest(codec=media_pb2.H264)
-            return [answer async for answer in stub.RenderLoop(request)]
-
-    first = await loop()
-    assert (drawn.value, kept.value) == (150, 0)
-    assert await loop() == first
-    assert (drawn.value, kept.value) == (151, 149), "one, to see that it is the same"
-    [file] = (tmp_path / ".loops" / "default").iterdir()
-    file.write_bytes(file.read_bytes()[:-1])
-    assert await loop() == first
-    assert drawn.value == 301, "what is damaged is drawn anew"
-    assert await loop() == first
-    assert drawn.value == 302
 
 
 async def test_a_loop_that_was_broken_off_goes_on_where_it_was(tmp_path: Path) -> None:
