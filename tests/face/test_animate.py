@@ -62,17 +62,9 @@ async def test_animate_follows_the_voice_alone() -> None:
     assert jaw[14:23].min() > 40 and jaw[:9].max() < 20 and jaw[-8:].max() < 20
 
 
-async def test_animate_takes_the_voice_where_mel_has_no_phonemes() -> None:
-    requests = [animate_config(), *voice_requests(tone(0.5), last=False)]
-    requests += [mel_request(MEL_WITHOUT_PHONEMES)]
-    async with serving() as stub:
-        out = await answers(stub.Animate(iter(requests)))
-    assert len(out) == 13 and out[-1].video.header.last
-    assert max(answer.video.data[2] for answer in out) > 40
-
-
-async def test_animate_takes_the_voice_where_there_is_no_mel() -> None:
-    requests = [animate_config(), *voice_requests(tone(0.5))]
+@pytest.mark.parametrize("mel", [[MEL_WITHOUT_PHONEMES], []], ids=["no_phonemes", "no_mel"])
+async def test_animate_takes_the_voice_where_mel_does_not_tell(mel: list[MelChunk]) -> None:
+    requests = [animate_config(), *voice_requests(tone(0.5), last=not mel), *map(mel_request, mel)]
     async with serving() as stub:
         out = await answers(stub.Animate(iter(requests)))
     assert len(out) == 13 and out[-1].video.header.last

@@ -98,6 +98,14 @@ class Viewer:
                     self.lead.append(frame.index / FPS - self._played_s())
             self._show()
 
+    def prepare(self, turn: int) -> None:
+        """What the turn says is there; nobody plays it yet."""
+        self.animator.speak_turn(turn, lips_of(mel_chunks(SENTENCE)), self.now_s)
+
+    def speak(self, turn: int) -> None:
+        self.prepare(turn)
+        self.play(turn)
+
     def play(self, turn: int) -> None:
         self.playing = (turn, self.now_s)
         self.animator.played(turn, 0.0, self.now_s)
@@ -192,8 +200,7 @@ def test_frames_whose_voice_was_heard_are_skipped_but_not_the_last() -> None:
 def test_idle_to_speech_to_idle_without_a_jump() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(2.0)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(5.0)
     spoken = [f for f in viewer.frames if f.turn == 1]
     assert [f.index for f in spoken] == list(range(SENTENCE_FRAMES))
@@ -208,8 +215,7 @@ def test_idle_to_speech_to_idle_without_a_jump() -> None:
 def test_a_pause_rests_the_face_and_an_earlier_frame_follows_it(paused_s: float) -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(1.0)
     assert viewer.pause() == pytest.approx(1.0)
     before = len(viewer.frames)
@@ -229,8 +235,7 @@ def test_a_pause_rests_the_face_and_an_earlier_frame_follows_it(paused_s: float)
 
 def test_a_pause_behind_the_last_frame_can_be_gone_back_from() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(SENTENCE_S - 0.1)  # all frames are made
     viewer.pause()
     viewer.run(0.5)
@@ -287,7 +292,7 @@ def test_a_frame_says_when_it_is_due() -> None:
 
 def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(0.3)
     viewer.play(1)
     viewer.run(4.0)
@@ -298,8 +303,7 @@ def test_no_live_frame_comes_between_spoken_ones_that_are_not_shown_yet() -> Non
 def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(0.55)  # in the middle of an open vowel
     assert mouth(viewer.shown[-1]) > 0.3
     made = len(viewer.frames)
@@ -312,10 +316,12 @@ def test_interruption_goes_on_from_the_screen_and_shuts_the_mouth() -> None:
     assert_smooth(viewer.poses())
 
 
-def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace() -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace(held: bool) -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.animator.advance(1, viewer.now_s, held=held)
+    viewer.prepare(1)
     viewer.run(0.1)
     viewer.interrupt(2)
     viewer.run(1.0)
@@ -324,28 +330,20 @@ def test_a_turn_thrown_away_before_it_was_played_leaves_no_trace() -> None:
     assert_smooth(viewer.poses())
 
 
-def test_a_held_turn_leaves_the_face_alive_until_it_is_wanted() -> None:
-    viewer = Viewer(Animator(seed=1))
-    viewer.run(1.0)
-    viewer.animator.advance(1, viewer.now_s, held=True)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    made = len(viewer.shown)
-    viewer.run(0.8)
-    assert len(viewer.shown) - made == pytest.approx(0.8 * FPS, abs=1)
-    assert all(f.live for f in viewer.frames)
-    viewer.animator.played(1, 0.0, viewer.now_s)  # wanted: its first pictures are made at once
-    first = viewer.animator.next_frame(viewer.now_s)
-    assert first is not None and (first.turn, first.index, first.restart) == (1, 0, True)
-
-
-def test_a_held_turn_goes_over_into_speech_without_a_jump() -> None:
+def test_a_held_turn_leaves_the_face_alive_until_it_is_wanted_and_begins_without_a_jump() -> None:
     viewer = Viewer(Animator(seed=1))
     viewer.run(1.0)
     viewer.animator.advance(1, viewer.now_s, held=True)
     viewer.run(0.2)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.run(0.5)
+    viewer.prepare(1)
+    made = len(viewer.shown)
+    viewer.run(0.8)
+    assert len(viewer.shown) - made == pytest.approx(0.8 * FPS, abs=1)
+    assert all(f.live for f in viewer.frames)
     viewer.play(1)
+    viewer.run(0.01)
+    first = next(f for f in viewer.frames if not f.live)
+    assert (first.turn, first.index, first.restart) == (1, 0, True), "made at once"
     viewer.run(SENTENCE_S + 1.0)
     assert [f.index for f in viewer.shown if f.turn == 1] == list(range(SENTENCE_FRAMES))
     assert_smooth(viewer.poses())
@@ -360,21 +358,9 @@ def test_a_turn_wanted_before_its_lips_are_known_is_not_held() -> None:
     assert frame is not None and frame.turn == 1
 
 
-def test_a_held_turn_that_is_thrown_away_leaves_no_trace() -> None:
-    viewer = Viewer(Animator(seed=1))
-    viewer.animator.advance(1, viewer.now_s, held=True)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.run(0.5)
-    viewer.interrupt(2)
-    viewer.run(1.0)
-    assert all(f.live for f in viewer.frames)
-    assert_smooth(viewer.poses())
-
-
 def test_the_next_turn_may_follow_an_interruption_at_once() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(0.53)
     viewer.interrupt(2)
     viewer.animator.speak_turn(2, lips_of(mel_chunks(SENTENCE[3:])), viewer.now_s)
@@ -405,7 +391,7 @@ def test_stale_turns_are_ignored() -> None:
 
 def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:
     viewer = Viewer(Animator(seed=1))
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(6.0)
     assert viewer.frames[-1].live
 
@@ -489,8 +475,7 @@ def test_after_a_turn_it_comes_to_rest_within_four_seconds() -> None:
     viewer = loop_viewer()
     viewer.run(0.5)
     viewer.animator.express(1, 0.0, "angry")
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(SENTENCE_S)
     said = len(viewer.frames)
     viewer.run(6.0)
@@ -516,8 +501,7 @@ def test_a_resting_face_makes_nothing_until_a_turn_goes_on_from_what_is_seen() -
     assert viewer.animator.delay_s(viewer.now_s) is None
     viewer.animator.advance(1, viewer.now_s, seen=900)
     viewer.run(0.4)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(0.2)
     first = next(f for f in viewer.frames if not f.live)
     assert first.restart and abs(first.motion - (900 + 10 + 1)) <= 2
@@ -546,8 +530,7 @@ def test_without_news_it_goes_on_as_if_the_loop_had_been_shown_since() -> None:
     viewer.animator.rest(0)
     viewer.run(4.0)
     assert viewer.frames == []
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(0.1)
     assert abs(viewer.frames[0].motion - (5 + 4 * FPS)) <= 3
 
@@ -568,7 +551,7 @@ def test_a_turn_that_has_begun_goes_on_where_it_was_told_too_late_to_live_again(
     viewer.animator.rest(0)
     viewer.run(1.0)
     viewer.animator.advance(1, viewer.now_s, seen=500)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(0.02)
     assert viewer.frames and not viewer.frames[-1].live
     viewer.animator.wake(501, viewer.now_s)
@@ -581,8 +564,7 @@ def test_a_turn_that_has_begun_goes_on_where_it_was_told_too_late_to_live_again(
 
 def test_who_comes_to_see_a_turn_sees_it_at_once_and_the_face_live_behind_it() -> None:
     viewer = loop_viewer()
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(0.4)
     played_s = viewer.pause()
     viewer.animator.rest(0)  # nobody sees it any more
@@ -610,7 +592,7 @@ def test_a_turn_that_is_paused_before_it_is_seen_begins_where_the_viewer_is_then
     viewer.animator.rest(0)
     viewer.run(1.0)
     viewer.animator.advance(1, viewer.now_s, seen=500)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(0.1)
     assert [f.turn for f in viewer.frames if not f.live]
     viewer.animator.played(1, heard_s, viewer.now_s, paused=True)
@@ -628,7 +610,7 @@ def test_a_turn_that_is_paused_before_it_came_waits() -> None:
     viewer = loop_viewer()
     viewer.animator.advance(1, viewer.now_s)
     viewer.animator.played(1, 0.0, viewer.now_s, paused=True)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(0.5)
     assert all(f.live for f in viewer.frames)
     viewer.animator.played(1, 0.0, viewer.now_s)
@@ -644,7 +626,7 @@ def test_a_turn_that_is_let_go_on_long_before_it_comes_is_spoken_without_life_be
     viewer.animator.played(1, 0.0, viewer.now_s)
     viewer.run(3.0)
     viewer.frames.clear()
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.run(0.2)  # up to the gateway's first word of it
     viewer.play(1)
     viewer.run(SENTENCE_S)
@@ -707,8 +689,7 @@ def test_an_answer_begins_as_the_face_was_shown_listening(seen: int, part: Liste
     viewer.frames.clear()
     viewer.shown.clear()
     viewer.animator.advance(1, viewer.now_s, seen=seen)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(SENTENCE_S + 5.0)
     first = next(f for f in viewer.frames if not f.live)
     shown = [listening(part, k).vector() for k in range(first.motion - 4, first.motion)]
@@ -725,7 +706,7 @@ def test_it_attends_from_the_first_word_to_it_until_its_answer_is_made() -> None
     for phase in (Phase.LISTENING, Phase.THINKING):
         viewer.animator.attend(phase)
         assert viewer.animator.attends
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
+    viewer.prepare(1)
     viewer.animator.attend(Phase.SPEAKING)
     assert viewer.animator.attends
     viewer.play(1)
@@ -769,8 +750,7 @@ def test_listening_thinking_and_speaking_are_joined_within_ordinary_motion() -> 
     viewer.animator.attend(Phase.THINKING)
     viewer.run(2.5)
     viewer.animator.attend(Phase.IDLE)
-    viewer.animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), viewer.now_s)
-    viewer.play(1)
+    viewer.speak(1)
     viewer.run(SENTENCE_S + 5.0)
     assert_smooth(viewer.poses())
     assert viewer.shown[-1].at_rest
@@ -796,20 +776,6 @@ def test_it_looks_aside_to_think_but_not_at_once() -> None:
     away = np.hypot(*viewer.poses()[:, [POSE_INDEX["gaze_x"], POSE_INDEX["gaze_y"]]].T)
     assert away[: round(0.3 * FPS)].max() < 0.25 < away[FPS:].max()
     assert not viewer.shown[-1].at_rest
-
-
-def test_an_interruption_goes_back_to_the_look_on_screen() -> None:
-    """What was made ahead and not seen is forgotten, where the eyes went to with it."""
-    animator = Animator(seed=1, fps=FPS)
-    first = animator.next_frame(0.0)
-    animator.speak_turn(1, lips_of(mel_chunks(SENTENCE)), 0.0)
-    made = []
-    while (frame := animator.next_spoken(0.04)) is not None:
-        made.append(frame)
-    animator.advance(2, 0.08)
-    frame = animator.next_frame(0.08)
-    assert first is not None and frame is not None and len(made) >= 5
-    assert abs(frame.pose.gaze_x - first.pose.gaze_x) < 0.3
 
 
 def test_the_same_seed_listens_alike() -> None:

@@ -12,15 +12,6 @@ def weight(pose: FacePose, name: str) -> float:
     return float(arkit_weights(pose)[ARKIT_NAMES.index(name)])
 
 
-def test_names_are_arkits_in_alphabetical_order() -> None:
-    assert len(ARKIT_NAMES) == len(set(ARKIT_NAMES)) == BLENDSHAPE_COUNT
-    assert list(ARKIT_NAMES) == sorted(ARKIT_NAMES)
-
-
-def test_rest_is_all_zeros() -> None:
-    assert not arkit_weights(FacePose()).any()
-
-
 def test_closed_lips_cancel_the_jaw() -> None:
     pose = FacePose(jaw_open=0.4, lips_closed=1.0)
     assert weight(pose, "mouthClose") == weight(pose, "jawOpen") > 0
@@ -69,6 +60,7 @@ def test_a_bitten_lip_bares_the_teeth_in_the_middle() -> None:
 
 
 def test_any_pose_gives_weights_in_range() -> None:
+    assert not arkit_weights(FacePose()).any()
     rng = np.random.default_rng(1)
     for _ in range(50):
         pose = FacePose.from_vector(rng.uniform(-1, 1, len(POSE_NAMES)))

@@ -48,32 +48,12 @@ def lips(*sounds: tuple[str, float], fps: int = 25, offset_s: float = 0.0) -> np
 
 
 def test_every_symbol_of_both_languages_has_a_shape() -> None:
-    for symbol in (
-        *ARPABET,
-        *PINYIN_INITIALS,
-        *PINYIN_FINALS,
-        "AA0",
-        "IY1",
-        "ER2",
-        "ang4",
-        "iii5",
-        "ve2",
-    ):
-        known = phone(symbol)
-        assert known is not None and known.parts
-
-
-def test_shares_of_a_phoneme_add_up() -> None:
-    for symbol in (*ARPABET, *PINYIN_FINALS):
+    marked = "AA0 IY1 ER2 ang4 iii5 ve2".split()
+    for symbol in (*ARPABET, *PINYIN_INITIALS, *PINYIN_FINALS, *marked):
         known = phone(symbol)
         assert known is not None
         assert sum(share for _, share in known.parts) == pytest.approx(1.0)
         assert all(viseme in VISEMES for viseme, _ in known.parts)
-
-
-def test_case_tells_the_languages_apart() -> None:
-    english, mandarin = phone("SH"), phone("sh")
-    assert english is not None and mandarin is not None
     assert phone("V") != phone("v")  # the English "v" bites the lip, the Mandarin one rounds it
 
 
