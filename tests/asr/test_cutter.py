@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import numpy as np
+import pytest
 
 from services.asr.hearing.cutter import LONGEST_PIECE_SAMPLES, CutRules, cut_at_pauses
 from services.asr.hearing.detectors import FRAME_SAMPLES
@@ -10,13 +11,11 @@ from services.asr.hearing.detectors import FRAME_SAMPLES
 RULES = CutRules()
 
 
-def test_silence_gives_nothing() -> None:
-    assert cut_at_pauses([]) == []
-    assert cut_at_pauses([0.01] * 5000) == []
-
-
-def test_a_click_gives_nothing() -> None:
-    assert cut_at_pauses([0.0] * 50 + [1.0] * 2 + [0.0] * 50) == []
+@pytest.mark.parametrize(
+    "speech", [[], [0.01] * 5000, [0.0] * 50 + [1.0] * 2 + [0.0] * 50], ids=["", "silence", "click"]
+)
+def test_what_is_no_speech_gives_nothing(speech: list[float]) -> None:
+    assert cut_at_pauses(speech) == []
 
 
 def test_speech_comes_with_a_margin_within_the_recording() -> None:

@@ -1,20 +1,19 @@
-"""The log-mel spectrogram against values known from Whisper's definition."""
+"""The log-mel spectrogram against Whisper's definition."""
 
 import numpy as np
 import pytest
 
-from services.asr.hearing.log_mel import (
-    HOP_SAMPLES,
-    N_MELS,
-    log_mel,
-    mel_filters,
-)
-from visavis.mel import SLANEY
+from services.asr.hearing.log_mel import HOP_SAMPLES, N_MELS, log_mel, mel_filters
 
 
-def tone(frequency_hz: float, seconds: float = 1.0, level: float = 0.5) -> np.ndarray:
-    t = np.arange(int(16_000 * seconds)) / 16_000
-    return (level * np.sin(2 * np.pi * frequency_hz * t)).astype(np.float32)
+def as_defined(pcm: np.ndarray) -> np.ndarray:
+    """In float64, one frame for each hop: windows are periodic, so that a tone does not leak."""
+    window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 400)
+    padded = np.pad(pcm.astype(float), 200, mode="reflect")
+    starts = range(0, len(pcm) // HOP_SAMPLES * HOP_SAMPLES, HOP_SAMPLES)
+    spectra = [np.fft.rfft(padded[start : start + 400] * window) for start in starts]
+    mel = np.log10(np.maximum(mel_filters() @ np.abs(np.array(spectra).T) ** 2, 1e-10))
+    return np.asarray((np.maximum(mel, mel.max() - 8.0) + 4.0) / 4.0)
 
 
 def test_filters_have_equal_area_and_known_corners() -> None:
@@ -26,41 +25,22 @@ def test_filters_have_equal_area_and_known_corners() -> None:
     assert filters[-20:].sum(axis=1) * 40 == pytest.approx(1.0, rel=0.03)
 
 
-def test_a_tone_is_loudest_in_its_band() -> None:
-    bands = SLANEY.edges_hz(N_MELS, 0, 8000)[1:-1]
-    for frequency_hz in (300.0, 1000.0, 3000.0):
-        mel = log_mel(tone(frequency_hz))
-        loudest = bands[mel[:, 50].argmax()]
-        assert loudest == pytest.approx(frequency_hz, rel=0.06)
-
-
-def test_the_window_is_periodic_so_a_tone_does_not_leak() -> None:
-    mel = log_mel(tone(1000.0))[:, 50]
-    near = abs(int(mel.argmax()) - np.arange(N_MELS)) <= 2
-    assert mel[~near] == pytest.approx(mel.max() - 2.0)
-
-
-def test_silence_is_flat_at_the_floor() -> None:
-    mel = log_mel(np.zeros(1600, np.float32))
-    assert mel == pytest.approx((-10.0 + 4.0) / 4.0)
-
-
-def test_nothing_lies_more_than_eight_below_the_peak() -> None:
-    mel = log_mel(np.concatenate([tone(440), np.zeros(16_000, np.float32)]))
-    assert mel.max() - mel.min() == pytest.approx(2.0, abs=1e-5)
-
-
 @pytest.mark.parametrize("n_samples", [400, 1599, 16_001])
-def test_one_frame_per_hop(n_samples: int) -> None:
-    mel = log_mel(np.zeros(n_samples, np.float32))
-    assert mel.shape == (N_MELS, n_samples // HOP_SAMPLES)
-    assert mel.dtype == np.float32
+@pytest.mark.parametrize("heard", ["nothing", "a tone", "noise, and then nothing"])
+def test_it_is_as_whisper_defines_it(heard: str, n_samples: int) -> None:
+    t = np.arange(n_samples)
+    sound = {
+        "nothing": np.zeros(n_samples),
+        "a tone": 0.5 * np.sin(2 * np.pi * 1000 * t / 16_000),
+        "noise, and then nothing": np.random.default_rng(1).normal(size=n_samples) * (t < 8000),
+    }[heard].astype(np.float32)
+    mel = log_mel(sound)
+    assert mel.shape == (N_MELS, n_samples // HOP_SAMPLES) and mel.dtype == np.float32
+    np.testing.assert_allclose(mel, as_defined(sound), atol=1e-4)
 
 
 @pytest.mark.parametrize("even", [0, 199, 361, 16_000])
-def test_what_is_the_same_at_the_beginning_is_computed_once_and_comes_out_the_same(
-    even: int,
-) -> None:
+def test_what_is_even_at_the_beginning_comes_out_the_same(even: int) -> None:
     sound = np.random.default_rng(3).normal(size=16_000).astype(np.float32)
     sound[:even] = 0.3
     assert log_mel(sound, even_samples=even) == pytest.approx(log_mel(sound), abs=1e-5)

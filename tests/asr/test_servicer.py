@@ -21,7 +21,6 @@ from tests.fakes import MetricGrowth
 from tests.serving.grpc_server import served
 from visavis.serving import lease
 from visavis.serving.errors import EngineError, InvalidInputError
-from visavis.serving.interceptor import ErrorInterceptor
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.v1 import asr_pb2, asr_pb2_grpc, control_pb2, media_pb2
 from visavis.wire.bus import Bus
@@ -130,17 +129,9 @@ async def test_any_common_rate_is_resampled(rate: int) -> None:
     ],
 )
 async def test_a_bad_recording_says_what_is_wrong(request_: Any, code: Code, word: str) -> None:
-    options = [("grpc.max_receive_message_length", -1)]
-    hearing = FakeHearing()
-    service = AsrService(AsrSettings(), None, "asr-test", hearing=hearing)
-    server = grpc.aio.server(interceptors=[ErrorInterceptor()], options=options)
-    service.register(server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with serving() as stub:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await Stub(channel).Recognize(request_)
-    await server.stop(0)
+            await stub.Recognize(request_)
     assert caught.value.code() is code
     assert word in caught.value.details()
 
@@ -180,7 +171,9 @@ async def test_interim_results_come_only_when_wanted() -> None:
 
 
 async def test_half_closing_ends_what_is_being_said() -> None:
-    async with serving() as stub:
+    async with serving(slots=3) as stub:
+        told = await status(stub)
+        assert (told.service, told.slots, list(told.languages)) == ("asr", 3, ["en", "zh"])
         assert names(await stream(stub, config(), *pieces(loud(40))))[-1] == "FINAL"
         assert await stream(stub, config()) == []
         assert names(await stream(stub, config(), *pieces(loud(10, COUGH))))[-1] == "DISCARDED"
@@ -241,12 +234,6 @@ async def test_a_client_that_vanishes_frees_its_slot() -> None:
                 pass
 
 
-async def test_status_tells_what_is_heard() -> None:
-    async with serving(slots=3) as stub:
-        answer = await status(stub)
-    assert (answer.service, answer.slots, list(answer.languages)) == ("asr", 3, ["en", "zh"])
-
-
 @contextlib.asynccontextmanager
 async def attached(stub: Stub, session: str, **fields: Any) -> AsyncIterator[Any]:
     call = stub.Attach()
@@ -294,11 +281,13 @@ async def until(transcripts: Any, event: TranscriptEvent) -> list[TranscriptChun
     raise AssertionError("the transcript ended")
 
 
-async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> None:
+async def test_an_attached_session_hears_and_tells_over_the_bus_and_is_measured(bus: Bus) -> None:
+    samples = ("asr_final_seconds_count", "asr_partial_seconds_count", "asr_audio_seconds_total")
+    finals, partials, audio = (MetricGrowth(sample) for sample in samples)
     async with (
         serving(bus=bus) as stub,
         bus.subscribe("attached", Kind.TRANSCRIPT) as transcripts,
-        attached(stub, "attached"),
+        attached(stub, "attached", interim=True),
     ):
         await Microphone(bus, "attached", pts=1_024_000).say(QUESTION)
         heard = await until(transcripts, TranscriptEvent.FINAL)
@@ -310,6 +299,7 @@ async def test_an_attached_session_hears_and_tells_over_the_bus(bus: Bus) -> Non
         "asr.ready", "asr.started", "asr.finished", "asr.certain", "asr.final",
     ]  # fmt: skip
     assert [chunk.place.seq for chunk in heard] == list(range(len(heard)))
+    assert finals.value == 1 and partials.value >= 1 and audio.value >= 1.0
 
 
 @pytest.mark.parametrize(
@@ -328,20 +318,6 @@ async def test_a_lease_is_told_how_likely_partial_words_are_all_where_it_asks_an
     partials = [chunk for chunk in heard if chunk.event is TranscriptEvent.PARTIAL]
     assert partials
     assert all((chunk.end_of_turn_probability > 0) is told for chunk in partials)
-
-
-async def test_what_is_heard_is_measured(bus: Bus) -> None:
-    samples = ("asr_final_seconds_count", "asr_partial_seconds_count", "asr_audio_seconds_total")
-    final, partial, audio = (MetricGrowth(sample) for sample in samples)
-    async with (
-        serving(bus=bus) as stub,
-        bus.subscribe("measured", Kind.TRANSCRIPT) as transcripts,
-        attached(stub, "measured", interim=True),
-    ):
-        await Microphone(bus, "measured").say(QUESTION)
-        await until(transcripts, TranscriptEvent.FINAL)
-    assert final.value == 1 and partial.value >= 1
-    assert audio.value >= 1.0
 
 
 async def test_a_microphone_that_falls_silent_still_gets_its_answer(bus: Bus) -> None:
