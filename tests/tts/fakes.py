@@ -24,11 +24,15 @@ class WordVoice:
         self.level = level
         self.broken = broken
         self.heard: list[str] = []
+        self.prosodies: list[Prosody] = []
+        self.told: list[Surroundings] = []
 
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
     ) -> Iterator[Block]:
         self.heard.append(text)
+        self.prosodies.append(prosody)
+        self.told.append(around)
         if self.broken is not None:
             raise self.broken
         for index, word in enumerate(text.split()):

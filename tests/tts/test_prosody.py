@@ -3,45 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from services.tts.phrase_feed import cut_phrases, phrases_of
-from services.tts.prosody import PLAIN, Prosody, needs, prosody_of, styles_within
-from services.tts.sound import Block
+from services.tts.prosody import Prosody, needs, prosody_of, styles_within
 from services.tts.speech_options import SpeechOptions
-from services.tts.synthesizer import SpeechPiece, Synthesizer
+from services.tts.synthesizer import SpeechPiece
 from services.tts.text.chunker import Pause
-from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.base import VOICES
 from services.tts.voices.english import bent_melody, with_prosody
-from tests.tts.fakes import WordVoice
+from tests.tts.fakes import WordVoice, word_synthesizer
 from tests.tts.test_servicer import requests, serving
 from visavis.serving.errors import InvalidInputError
 from visavis.styles import STYLES, CaptionText
 from visavis.v1 import tts_pb2
 
 
-class Listener(WordVoice):
-    """Notes with which prosody it is asked to speak."""
-
-    def __init__(self, language: str) -> None:
-        super().__init__(language)
-        self.prosodies: list[Prosody] = []
-
-    def speak(
-        self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
-    ) -> Iterator[Block]:
-        self.prosodies.append(prosody)
-        return super().speak(text, prosody, around)
-
-
-def spoken(text: str, **options: object) -> tuple[list[SpeechPiece], dict[str, Listener]]:
-    voices = {language: Listener(language) for language in ("en", "zh")}
-    pieces = list(Synthesizer(voices).speak(text, **options))  # type: ignore[arg-type]
-    return pieces, voices
+def spoken(text: str, **options: object) -> tuple[list[SpeechPiece], dict[str, WordVoice]]:
+    synthesizer, voices = word_synthesizer()
+    return list(synthesizer.speak(text, **options)), voices  # type: ignore[arg-type]
 
 
 def test_a_tag_is_not_spoken_and_holds_from_its_phrase_on() -> None:

@@ -25,15 +25,10 @@ END = Phrase(" went home.", Pause.SENTENCE)
 class MinderVoice(WordVoice):
     """Minds what is around a phrase."""
 
-    def __init__(self, language: str) -> None:
-        super().__init__(language)
-        self.told: list[Surroundings] = []
-
     def speak(
         self, text: str, prosody: Prosody = PLAIN, around: Surroundings = ALONE
     ) -> Iterator[Block]:
-        self.told.append(around)
-        blocks = list(super().speak(text, prosody))
+        blocks = list(super().speak(text, prosody, around))
         if around.before:
             lead = np.full(MAX_SHIFT_SAMPLES, self.level, np.float32)
             blocks[0] = replace(blocks[0], lead=lead)
@@ -74,12 +69,8 @@ def test_a_third_phrase_is_told_of_both_before_and_a_new_sentence_of_none() -> N
     middle = Phrase(" went", Pause.NONE, " h")
     rest = (Phrase(" home.", Pause.SENTENCE), Phrase(" He", Pause.NONE, " s"))
     said(synthesizer.answer(SpeechOptions()), START, middle, *rest)
-    assert [told.before for told in voices["en"].told] == [
-        "",
-        "The old man",
-        "The old man went",
-        "",
-    ]
+    before = [told.before for told in voices["en"].told]
+    assert before == ["", "The old man", "The old man went", ""]
 
 
 def test_chinese_words_before_have_no_blank_between_them() -> None:

@@ -206,20 +206,8 @@ async def test_a_phrase_is_short_where_the_voice_would_break_off_before_a_longer
     clock, spare_s = ManualClock(), 0.85
     feed = TextFeed(clock)
     phrases = cut_phrases(feed.texts(), lambda: feed.hurried(spare_s))
-    said = (
-        "No,",
-        " they",
-        " drink",
-        " no",
-        " water",
-        " with",
-        " their",
-        " food",
-        " ever",
-        " since",
-    )
-    for piece in said:
-        feed.add(piece)
+    for word in "No, they drink no water with their food ever since".split():
+        feed.add(word if word == "No," else f" {word}")
         clock.advance(0.065)
     assert (await anext(phrases)).text == "No,"
     assert (await anext(phrases)).text == " they drink no water with their food "

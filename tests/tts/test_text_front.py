@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -194,15 +195,21 @@ def test_normalize_mandarin(text: str, expected: str) -> None:
     assert normalize(clean(text)) == expected
 
 
+def phonemes_of(
+    folder: Path, symbols: Sequence[str], syllables: dict[str, list[str]]
+) -> BakerPhonemes:
+    """Of a voice that has these alone."""
+    ids = {symbol: at for at, symbol in enumerate(symbols)}
+    mapper = folder / "mapper.json"
+    mapper.write_text(json.dumps({"symbol_to_id": ids, "pinyin_dict": syllables}), "utf-8")
+    return BakerPhonemes(mapper)
+
+
 def test_a_character_that_no_dictionary_reads_is_left_out_and_the_rest_is_spoken(
     tmp_path: Path,
 ) -> None:
     """881 of them come back with a tone behind them, and took the rest of the answer along."""
-    mapper = tmp_path / "mapper.json"
-    ids = {symbol: at for at, symbol in enumerate(("h", "ao3", "#0", "#1"))}
-    known = {"symbol_to_id": ids, "pinyin_dict": {"hao": ["h", "ao"]}}
-    mapper.write_text(json.dumps(known), "utf-8")
-    phonemes = BakerPhonemes(mapper)
+    phonemes = phonemes_of(tmp_path, ("h", "ao3", "#0", "#1"), {"hao": ["h", "ao"]})
     every = (*range(0x3400, 0x4DC0), *range(0x4E00, 0xA000))
     for at in range(0, len(every), 200):
         assert phonemes.symbols("好" + "".join(map(chr, every[at : at + 200])))
@@ -338,26 +345,8 @@ def test_addresses_are_said() -> None:
 def test_a_character_that_is_a_word_is_read_as_that_word(
     text: str, readings: str, tmp_path: Path
 ) -> None:
-    mapper = tmp_path / "mapper.json"
-    bases = (
-        "de",
-        "dei",
-        "di",
-        "chang",
-        "zhang",
-        "wei",
-        "hang",
-        "xing",
-        "zhong",
-        "zhi",
-        "dou",
-        "xiang",
-    )
-    finals = (f"{base}{tone}" for base in bases for tone in range(1, 6))
-    known = {
-        "symbol_to_id": {symbol: at for at, symbol in enumerate(finals)},
-        "pinyin_dict": {base: ["", base] for base in bases},
-    }
-    mapper.write_text(json.dumps(known), "utf-8")
-    said = BakerPhonemes(mapper).symbols(normalize(text))
+    bases = "de dei di chang zhang wei hang xing zhong zhi dou xiang".split()
+    finals = [f"{base}{tone}" for base in bases for tone in range(1, 6)]
+    phonemes = phonemes_of(tmp_path, finals, {base: ["", base] for base in bases})
+    said = phonemes.symbols(normalize(text))
     assert " ".join(symbol for symbol in said if is_final(symbol)) == readings
