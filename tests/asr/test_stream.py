@@ -26,11 +26,7 @@ def frames_until_final(*, asked: bool | None, text: str) -> int:
     desk.text = text
     desk.listener.take_turns_by(replace(RULES, asked=asked))
     desk.feed(loud(40))
-    for frames in range(1, 100):
-        desk.feed(quiet(1))
-        if desk.events[-1].event is Event.FINAL:
-            return frames
-    raise AssertionError("never ended")
+    return desk.frames_until_final()
 
 
 def test_a_statement_is_waited_for_where_nobody_asked() -> None:
@@ -47,23 +43,14 @@ def test_a_statement_is_waited_for_where_nobody_asked() -> None:
 @pytest.mark.parametrize("judged", [False, True])
 def test_echoes_and_blips_do_not_teach_that_the_visitor_hesitates(judged: bool) -> None:
     """Where somebody tells which utterances were his; elsewhere each with words counts."""
-
-    def waited(desk: Desk) -> int:
-        before = desk.kinds.count(Event.FINAL)
-        desk.feed(loud(30))
-        for frames in range(1, 100):
-            desk.feed(quiet(1))
-            if desk.kinds.count(Event.FINAL) > before:
-                return frames
-        raise AssertionError("never ended")
-
     desk = Desk(end_of_turn=0.5)
     desk.text = "The house by the sea."
     answered = 0
     desk.listener.take_turns_by(replace(RULES, answered=answered if judged else None))
     waits = []
     for _ in range(4):
-        waits.append(waited(desk))
+        desk.feed(loud(30))
+        waits.append(desk.frames_until_final())
         if judged:
             answered = desk.events[-1].utterance
             desk.listener.take_turns_by(replace(RULES, answered=answered))
@@ -117,6 +104,15 @@ class Desk:
         if self.text is not None:
             heard = Transcript(self.text, "en", (Segment(self.text, 0, len(work.pcm)),))
         self.take(self.listener.transcribed(work, heard, self.cost_s))
+
+    def frames_until_final(self) -> int:
+        """So many of silence."""
+        before = self.kinds.count(Event.FINAL)
+        for frames in range(1, 100):
+            self.feed(quiet(1))
+            if self.kinds.count(Event.FINAL) > before:
+                return frames
+        raise AssertionError("never ended")
 
     @property
     def kinds(self) -> list[Event]:
