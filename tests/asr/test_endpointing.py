@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from services.asr.hearing.detectors import FRAME_SAMPLES
 from services.asr.turns.endpointing import (
     Endpointer,
@@ -122,16 +120,6 @@ def test_an_end_that_was_none_counts_as_a_pause() -> None:
     assert hasty.odds(fresh) <= PauseHabit().odds(fresh) < fluent.odds(fresh)
 
 
-def test_without_an_opinion_the_longest_wait_holds() -> None:
-    assert frames_until_end(paused(None)) == RULES.longest_wait_frames
-
-
-def test_a_late_opinion_ends_at_once_when_the_wait_is_over() -> None:
-    endpointer = paused(None)
-    run(endpointer, 0.0, RULES.shortest_wait_frames)
-    assert endpointer.judge(0.99) == [Signal(Kind.ENDED, 20 * FRAME_SAMPLES)]
-
-
 def test_doubt_asks_for_a_second_opinion_once() -> None:
     assert kinds(run(paused(0.3), 0.0, 10)) == [Kind.STILL_PAUSED]
     assert Kind.STILL_PAUSED not in kinds(run(paused(0.9), 0.0, 10))
@@ -174,20 +162,6 @@ def test_an_endless_utterance_is_ended() -> None:
     endpointer = Endpointer(EndpointRules(longest_utterance_frames=100))
     signals = run(endpointer, 1.0, 250)
     assert kinds(signals) == [Kind.STARTED, Kind.ENDED] * 2 + [Kind.STARTED]
-
-
-def test_an_open_utterance_can_be_ended_and_only_that() -> None:
-    endpointer = Endpointer()
-    assert endpointer.end_utterance() == []
-    run(endpointer, 1.0, 10)
-    assert endpointer.end_utterance() == [Signal(Kind.ENDED, 10 * FRAME_SAMPLES)]
-    assert endpointer.end_utterance() == []
-
-
-@pytest.mark.parametrize("end_of_turn", [0.0, 0.2, 0.5, 0.8, 1.0])
-def test_the_wait_stays_within_its_bounds(end_of_turn: float) -> None:
-    wait = RULES.wait_frames(end_of_turn)
-    assert RULES.shortest_wait_frames <= wait <= RULES.longest_wait_frames
 
 
 def test_silence_of_a_given_length_ends_whatever_opinions_there_are() -> None:

@@ -7,15 +7,6 @@ from services.asr.hearing.detectors import FRAME_SAMPLES
 from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
 
 
-def test_positions_survive_forgetting() -> None:
-    tape = Tape()
-    for start in range(0, 100_000, 1000):
-        tape.append(np.arange(start, start + 1000, dtype=np.float32))
-        tape.forget(tape.end - 30_000)
-    assert (tape.start, tape.end) == (70_000, 100_000)
-    assert np.array_equal(tape.between(80_000, 80_010), np.arange(80_000, 80_010))
-
-
 def test_what_is_gone_or_not_yet_there_is_left_out() -> None:
     tape = Tape()
     tape.append(np.arange(1000, dtype=np.float32))

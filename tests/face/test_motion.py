@@ -32,10 +32,6 @@ def test_same_seed_same_life_in_any_order() -> None:
         np.testing.assert_array_equal(forward.pose(frame), other.pose(frame))
 
 
-def test_another_seed_is_another_life() -> None:
-    assert not np.allclose(Motion(seed=1).pose(100), Motion(seed=2).pose(100))
-
-
 def test_lips_are_left_to_the_speech(life: np.ndarray) -> None:
     assert not any(column(life, name).any() for name in LIP_COEFFICIENTS)
 

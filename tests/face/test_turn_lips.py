@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from services.face.lips.audio_to_face import AudioToFace
-from services.face.lips.lips import DurationLips, LipTrack, SoundLips
+from services.face.lips.lips import DurationLips, LipTrack
 from services.face.lips.turn_lips import Hearing
 from tests.face.fake_studio import LoudnessNetwork
 from tests.face.test_animator import SENTENCE, mel_chunks
 from visavis.engine import EngineLane
-from visavis.serving.errors import InvalidInputError
 from visavis.wire.media import MelChunk, PcmChunk, Place
 
 RATE = 16_000
@@ -54,16 +53,6 @@ async def test_phonemes_come_before_the_voice(lane: EngineLane) -> None:
     assert await both.voice(voice(1)) is None
 
 
-async def test_voice_that_came_before_a_wordless_mel_is_not_lost(lane: EngineLane) -> None:
-    late, alone = hearing(lane), hearing(lane, durations=False)
-    for seq in range(9):
-        await late.voice(voice(seq))
-        expected = await alone.voice(voice(seq))
-    heard = await late.mel(wordless())
-    assert isinstance(heard, SoundLips)
-    np.testing.assert_array_equal(curve(heard, 18), curve(expected, 18))
-
-
 async def test_voice_keeps_its_order_while_the_early_part_is_worked_off(lane: EngineLane) -> None:
     racing, alone = hearing(lane), hearing(lane, durations=False)
     for seq in range(8):
@@ -93,22 +82,3 @@ async def test_a_newer_turn_ends_the_older(lane: EngineLane) -> None:
     assert await alone.voice(voice(1)) is None
     alone.begin_turn(3)
     assert await alone.mel(wordless(turn=2)) is None
-
-
-async def test_a_rate_that_changes_is_refused(lane: EngineLane) -> None:
-    alone = hearing(lane, durations=False)
-    await alone.voice(voice(0))
-    chunk = PcmChunk(Place("s", 1, 1, 0), 24_000, np.zeros(100, np.int16))
-    with pytest.raises(InvalidInputError, match="24000 after 16000"):
-        await alone.voice(chunk)
-
-
-async def test_an_end_without_a_last_chunk_makes_the_rest_certain(lane: EngineLane) -> None:
-    alone, spoken = hearing(lane, durations=False), hearing(lane)
-    await alone.voice(voice(0))
-    await spoken.mel(mel_chunks(SENTENCE)[0])
-    for each, end_s in ((alone, 0.1), (spoken, 0.2)):
-        track = await each.finish()
-        assert track is not None and track.known_s == float("inf")
-        assert track.end_s == pytest.approx(end_s)
-    assert await hearing(lane).finish() is None
