@@ -520,7 +520,9 @@ class Conversation:
         return [] if number else [Emit(ErrorEvent(code=code, message=text))]
 
     def stage_lost(self, stage: str, message: str, now: float) -> list[Action]:
-        """A stage's replica is gone. Ends the turn only where its work was not done."""
+        """A stage's replica is gone. Ends the turn only where its work was not done; a language
+        model that has not written anything of it yet has another one begin it anew.
+        """
         turn, text = self._turn, f"{stage}: {message}"
         actions: list[Action] = []
         if stage == "asr":
@@ -530,6 +532,9 @@ class Conversation:
             actions += [*self._drop_prepared(), *cut_off, *self._ask_again(now)]
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
+        if stage == "llm" and turn.may_be_asked_again:
+            turn.progress_at_s = now
+            return self._settle([*actions, BeginAnswer(turn.number, turn.messages)])
         return self._settle(self._fail(turn, "stage_lost", text))
 
     def model_ready(self) -> list[Action]:

@@ -351,6 +351,11 @@ class Turn:
         calls = self.tools.waits or self.tools.pending
         return calls and (self.rests or self.tools.unspoken)
 
+    @property
+    def may_be_asked_again(self) -> bool:
+        """Whether nothing of the answer has come yet, or was done for it."""
+        return bool(self.messages) and not (self.text or self.shown or self.tools.used)
+
     def needs(self, stage: str) -> bool:
         """Whether the turn cannot go on without `stage`."""
         if stage == "llm":

@@ -394,9 +394,19 @@ def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
     assert prompt(talk.submit_text("Good.", 0))[1:] == [("user", "Good.")], "it is asked again"
 
 
+def test_a_language_model_that_is_lost_before_its_first_word_has_another_one_begin_anew(
+    talk: Conversation,
+) -> None:
+    asked = of(talk.submit_text("Hi.", 0), BeginAnswer)
+    actions = talk.stage_lost("llm", "gone", 0)
+    assert of(actions, BeginAnswer) == asked
+    assert of(actions, CloseTurn) == of(actions, ErrorEvent) == []
+
+
 @pytest.mark.parametrize("stage", ["llm", "tts", "face"])
 def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str) -> None:
     talk.submit_text("Hi.", 0)
+    talk.token(1, "Hel", last=False, now=0)
     actions = talk.stage_lost(stage, "gone", 0)
     assert of(actions, CloseTurn) == [CloseTurn(1, "failed")]
     assert stage in of(actions, ErrorEvent)[0].message
