@@ -42,18 +42,14 @@ def test_silence_is_the_last_audible_packet_of_the_old_answer() -> None:
     assert outcome.understood == "Stop it."
 
 
-def test_an_answer_that_goes_on_was_not_stopped() -> None:
-    outcome = judge("mm", "backchannel", 1, trace(13.0), {"state": "speaking"}, {})
-    assert not outcome.stopped
-    assert outcome.silence_s is None
-    assert not paused(outcome)
-
-
-def test_an_answer_that_falls_silent_and_goes_on_has_paused() -> None:
-    outcome = judge("cough", "cough", 1, trace(13.0, gap_s=0.8), {"state": "speaking"}, {})
-    assert not outcome.stopped
-    assert outcome.longest_gap_s == pytest.approx(0.8, abs=0.03)
-    assert paused(outcome)
+@pytest.mark.parametrize("gap_s", [0.0, 0.8])
+def test_an_answer_that_goes_on_was_not_stopped_and_paused_where_it_fell_silent(
+    gap_s: float,
+) -> None:
+    outcome = judge("cough", "cough", 1, trace(13.0, gap_s=gap_s), {"state": "speaking"}, {})
+    assert not outcome.stopped and outcome.silence_s is None
+    assert outcome.longest_gap_s == pytest.approx(gap_s, abs=0.03)
+    assert paused(outcome) == (gap_s > 0)
 
 
 def test_an_answer_that_ended_by_itself_is_not_counted() -> None:

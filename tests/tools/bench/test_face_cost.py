@@ -15,18 +15,16 @@ def test_the_answer_that_is_spoken_has_no_gaps_and_no_end() -> None:
     for chunk, following in pairwise(chunks):
         assert following.place.pts == chunk.place.pts + len(chunk.mel)
         assert following.place.seq == chunk.place.seq + 1
-    spans = [span for chunk in chunks for span in chunk.phonemes]
-    for span, next_span in pairwise(spans):
+    for span, next_span in pairwise(span for chunk in chunks for span in chunk.phonemes):
         assert next_span.start_samples == span.start_samples + span.duration_samples
-    assert not any(chunk.place.last for chunk in chunks)
     for chunk in chunks:
         assert chunk.phonemes[0].start_samples == chunk.place.pts * chunk.hop_samples
+        assert not chunk.place.last
 
 
 def test_costs_are_counted_by_the_frame() -> None:
     cost = FaceCost(seconds=10.0, cpu_s=1.5, frames=250, payload_bytes=1_000_000)
-    assert cost.share == pytest.approx(0.15)
-    assert cost.frame_cpu_s == pytest.approx(0.006)
-    assert cost.bits_per_second == pytest.approx(800_000)
+    told = (cost.share, cost.frame_cpu_s, cost.bits_per_second)
+    assert told == pytest.approx((0.15, 0.006, 800_000))
     with pytest.raises(VisavisError, match="no pictures"):
         _ = FaceCost(10.0, 1.5, 0, 0).frame_cpu_s

@@ -35,13 +35,12 @@ def test_lips_count_as_closed_if_any_picture_of_the_phoneme_shows_them_so() -> N
     assert found.closed == 1
 
 
-def test_a_phoneme_shorter_than_a_picture_is_held_against_the_nearest() -> None:
+def test_a_short_phoneme_is_held_against_the_nearest_picture_and_one_behind_the_last_left_out() -> (
+    None
+):
     gaps = np.array([0.5, 0.5, 0.01, 0.5], np.float32)
     assert closure([span("b", 85, 10)], gaps, FPS, RATE_HZ).closed == 1
-
-
-def test_phonemes_after_the_last_picture_are_left_out() -> None:
-    assert closure([span("b", 900, 40)], np.zeros(3, np.float32), FPS, RATE_HZ) == Closure((), ())
+    assert closure([span("b", 900, 40)], gaps, FPS, RATE_HZ) == Closure((), ())
 
 
 def test_open_vowels_of_both_languages() -> None:

@@ -11,13 +11,10 @@ from visavis.tools.bench.questions import SETS, Line, set_folder, write_line
 from visavis.tools.bench.visitor.clips import RATE_HZ, load_clips
 
 
-def test_the_set_is_large_enough_and_every_line_has_its_own_name() -> None:
-    languages = [line.language for line in SETS["questions"]]
-    assert languages.count("en") >= 40
-    assert languages.count("zh") >= 10
+def test_every_line_of_a_set_has_a_name_and_a_text_of_its_own() -> None:
     for lines in SETS.values():
+        assert len({line.name for line in lines}) == len({line.text for line in lines}) > 0
         assert len({line.name for line in lines}) == len(lines)
-        assert len({line.text for line in lines}) == len(lines)
 
 
 def test_another_sound_lies_in_another_folder(

@@ -22,13 +22,9 @@ _LATE = "simulated_device_late_seconds"
 
 
 def step(
-    *,
-    replicas: int = 1,
-    dilation: float = 1.0,
-    latency_s: float = 0.5,
-    tokens: float = 100.0,
+    replicas: int = 1, dilation: float = 1, latency_s: float = 0.5, tokens: float = 100.0,
     late_s: float = 0.001,
-) -> SimulatedStep:
+) -> SimulatedStep:  # fmt: skip
     """Ten counted seconds of ten visitors, of whom the first is answered once."""
     answered = Exchange(0, 0, True, False, 6.0, "answered", figures={"voice_to_voice": latency_s})
     records = [Line(0, at_s, "record", 1, "") for at_s in (4.9, 5.0, 14.9, 15.0)]
@@ -79,10 +75,8 @@ def test_throughput_is_told_over_that_of_one_replica() -> None:
 def test_a_dilated_step_is_held_against_the_same_in_real_time() -> None:
     steps = [step(), step(dilation=4, latency_s=0.54), step(dilation=8, latency_s=0.56)]
     found = likenesses([*steps, step(dilation=4, replicas=2)])
-    assert [(one.dilation, round(one.ratio, 2), one.alike) for one in found] == [
-        (4, 1.08, True),
-        (8, 1.12, False),
-    ]
+    told = [(one.dilation, round(one.ratio, 2), one.alike) for one in found]
+    assert told == [(4, 1.08, True), (8, 1.12, False)]
 
 
 def test_carried_on_is_a_straight_line() -> None:
@@ -96,7 +90,5 @@ def test_carried_on_is_a_straight_line() -> None:
 
 def test_steps_stand_side_by_side() -> None:
     plans = step_plans([4, 8], [1], [2.0], lambda slower: SimulationPlan(slower))
-    assert [(one.visitors, one.replicas, one.simulation.dilation) for one in plans] == [
-        (4, 1, 2.0),
-        (8, 1, 2.0),
-    ]
+    found = [(one.visitors, one.replicas, one.simulation.dilation) for one in plans]
+    assert found == [(4, 1, 2.0), (8, 1, 2.0)]

@@ -6,32 +6,20 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from visavis.tools.bench.figures.report import (
-    Row,
-    models_of,
-    report,
-    rows_of,
-    summarise,
-)
+from visavis.tools.bench.figures.report import Row, models_of, report, rows_of, summarise
 from visavis.tools.bench.figures.tables import figures_table, written
 from visavis.tools.charts import draw_spread
 
 
 def test_percentiles_lie_between_neighbours_and_missing_values_are_left_out() -> None:
-    summary = summarise([0.1 * i for i in range(11)] + [None])
-    assert summary is not None
-    assert summary.count == 11
-    assert summary.p50 == pytest.approx(0.5)
-    assert summary.p90 == pytest.approx(0.9)
-    assert summary.p95 == pytest.approx(0.95)
-    assert summary.max == pytest.approx(1.0)
+    found = summarise([0.1 * i for i in range(11)] + [None])
+    assert found is not None and found.count == 11
+    assert (found.p50, found.p90, found.p95, found.max) == pytest.approx((0.5, 0.9, 0.95, 1.0))
 
 
 def rows() -> list[Row]:
-    turns: list[dict[str, float | None]] = [
-        {"wait": 0.2, "memory": 3e6},
-        {"wait": 0.4, "memory": None},
-    ]
+    turns: list[dict[str, float | None]]
+    turns = [{"wait": 0.2, "memory": 3e6}, {"wait": 0.4, "memory": None}]
     return rows_of(turns, {"wait": "s", "memory": "MB", "absent": "s"})
 
 
@@ -59,14 +47,9 @@ def test_the_table_says_what_could_not_be_measured() -> None:
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [
-        (0.3004, "s", "0.300 s"),
-        (2.5e6, "MB", "2 MB"),
-        (1.234, "CPU s", "1.23 s"),
-        (0.125, "%", "12.5%"),
-        (3.0, "", "3"),
-    ],
-)
+    [(0.3004, "s", "0.300 s"), (2.5e6, "MB", "2 MB"), (1.234, "CPU s", "1.23 s"),
+     (0.125, "%", "12.5%"), (3.0, "", "3")],
+)  # fmt: skip
 def test_units(value: float, unit: str, text: str) -> None:
     assert written(value, unit) == text
 

@@ -40,26 +40,13 @@ CLIP = TurnClip(
 
 def chunk(event: Event, at: int, text: str = "", stable: int = 0, **more: float) -> TranscriptChunk:
     probability, end = more.get("p", 0.0), int(more.get("end", 0))
+    place, took_ms = Place("", 0, 0, at), more.get("ms", 0.0)
     return TranscriptChunk(
-        Place("", 0, 0, at),
-        event,
-        1,
-        text,
-        "en",
-        probability,
-        (),
-        end,
-        stable,
-        compute_ms=more.get("ms", 0.0),
+        place, event, 1, text, "en", probability, (), end, stable, compute_ms=took_ms
     )
 
 
 END = chunk(Event.FINAL, 52_000, "Milk.", p=0.9, end=48_100)
-
-
-def test_labels_are_written_as_they_are_read(tmp_path: Path) -> None:
-    write_labels(tmp_path, load_turn_clips(TURNS))
-    assert (tmp_path / LABELS).read_text("utf-8") == (TURNS / LABELS).read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -94,11 +81,10 @@ def test_a_turn_that_is_heard_to_its_end() -> None:
         ],
     )
     assert found.cut_offs == ()
-    assert found.end_of_turn_s == pytest.approx(0.2)
-    assert found.paused_s == pytest.approx(0.1)
-    assert found.paused_with_compute_s == pytest.approx(0.3)
-    assert found.end_of_turn_with_compute_s == pytest.approx(0.3)
-    assert found.first_text_s == pytest.approx(0.3)
+    took = (found.end_of_turn_s, found.paused_s, found.first_text_s)
+    assert took == pytest.approx((0.2, 0.1, 0.3))
+    with_compute = (found.end_of_turn_with_compute_s, found.paused_with_compute_s)
+    assert with_compute == pytest.approx((0.3, 0.3))
     assert found.first_text_with_compute_s == pytest.approx(0.32)
     assert found.verdicts == (Verdict(False, pytest.approx(0.2)), Verdict(True, pytest.approx(0.9)))
     assert found.word_errors == 0
@@ -131,16 +117,9 @@ def test_precision_and_recall() -> None:
 def test_a_labelled_set_is_read(tmp_path: Path) -> None:
     write_opus(tmp_path / "a.opus", np.zeros(16_000, np.float32))
     label = {
-        "file": "a.opus",
-        "language": "en",
-        "category": "short",
-        "origin": "synthetic",
-        "text": "Yes.",
-        "speech_start": 4_800,
-        "turn_end": 9_600,
-        "pauses": [],
-        "half": "tune",
-    }
+        "file": "a.opus", "language": "en", "category": "short", "origin": "synthetic",
+        "text": "Yes.", "speech_start": 4_800, "turn_end": 9_600, "pauses": [], "half": "tune",
+    }  # fmt: skip
     (tmp_path / "labels.jsonl").write_text(json.dumps(label) + "\n", "utf-8")
     (clip,) = load_turn_clips(tmp_path)
     assert 16_000 + 2 * 16_000 - 400 < len(clip.sound()) < 16_000 + 2 * 16_000 + 400
@@ -153,8 +132,10 @@ def test_a_labelled_set_is_read(tmp_path: Path) -> None:
         load_turn_clips(tmp_path / "nowhere")
 
 
-def test_our_own_set_is_whole() -> None:
-    clips = load_turn_clips(Path(__file__).parents[2] / "turns")
+def test_our_own_set_is_whole_and_written_as_it_is_read(tmp_path: Path) -> None:
+    clips = load_turn_clips(TURNS)
+    write_labels(tmp_path, clips)
+    assert (tmp_path / LABELS).read_text("utf-8") == (TURNS / LABELS).read_text("utf-8")
     assert len(clips) >= 60
     assert {c.language for c in clips} == {"en", "zh"}
     assert {c.category for c in clips} == {"short", "finished", "unfinished", "hesitant"}
