@@ -46,14 +46,8 @@ def server(tmp_path: Path) -> Iterator[NatsServer]:
 @pytest.fixture
 def seeing_to_it(server: NatsServer) -> Iterator[subprocess.Popen[bytes]]:
     BUCKETS_MADE.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        str(ROOT / "deploy/container.py"),
-        "buckets",
-        server.url,
-        "1",
-        "vv-test",
-    ]
+    program = str(ROOT / "deploy/container.py")
+    command = [sys.executable, program, "buckets", server.url, "1", "vv-test"]
     process = subprocess.Popen(command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)})
     yield process
     process.kill()

@@ -10,13 +10,6 @@ from tests.deploy.test_kubernetes import SETTINGS
 from visavis.bundles.store.catalogue import default_catalog
 
 
-def unit() -> configparser.RawConfigParser:
-    read = configparser.RawConfigParser(strict=False)
-    read.optionxform = str  # type: ignore[assignment,method-assign]  # its names have capitals
-    read.read(DEPLOY / "edge" / "visavis.service", encoding="utf-8")
-    return read
-
-
 def test_every_setting_exists() -> None:
     told = tomllib.loads((DEPLOY / "edge" / "edge.toml").read_text(encoding="utf-8"))
     assert set(told) == set(SETTINGS)
@@ -36,17 +29,16 @@ def test_its_weights_are_less_than_those_of_the_smallest_other_profile() -> None
     assert set(catalog.profile("edge")) == set(catalog.profile("tiny"))
 
 
-def test_the_unit_starts_that_profile_under_one_ceiling() -> None:
-    service = unit()["Service"]
+def test_the_unit_starts_that_profile_under_one_ceiling_and_ends_its_processes_in_order() -> None:
+    read = configparser.RawConfigParser(strict=False)
+    read.optionxform = str  # type: ignore[assignment,method-assign]  # its names have capitals
+    read.read(DEPLOY / "edge" / "visavis.service", encoding="utf-8")
+    service = read["Service"]
     words = service["ExecStart"].split()
     assert words[1:4] == ["up", "--profile", "edge"]
     assert words[-1].endswith("/edge.toml")
     assert service["MemoryMax"] == "1536M" and service["MemorySwapMax"] == "0"
-
-
-def test_stopped_it_is_told_alone_and_ends_its_processes_in_order() -> None:
-    service = unit()["Service"]
-    assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGINT")
+    assert (service["KillMode"], service["KillSignal"]) == ("mixed", "SIGINT"), "told alone"
 
 
 def test_systemd_takes_the_unit() -> None:

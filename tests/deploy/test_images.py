@@ -32,26 +32,21 @@ def test_each_service_has_packages_of_its_own() -> None:
     assert set(SERVICES) <= set(project["optional-dependencies"])
 
 
-def test_the_image_runs_as_nobody_in_particular() -> None:
-    (user,) = image_stages()[-1].of("USER")
-    assert all(part.isdigit() and int(part) > 0 for part in user.text.split(":"))
-    assert image_stages()[-1].of("HEALTHCHECK")
-
-
-def test_the_image_calls_what_is_there() -> None:
-    for one in image_stages()[-1].of("ENTRYPOINT"):
-        assert one.words()[2] in COMMANDS
-    for one in image_stages()[-1].of("HEALTHCHECK"):
-        assert json.loads(one.text.partition("CMD")[2])[2] in COMMANDS
-
-
-def test_what_volumes_are_laid_over_is_the_users() -> None:
+def test_the_image_runs_as_nobody_in_particular_to_whom_the_volumes_belong() -> None:
     """A builder gives what it copies to root, and a new volume takes its owner from the image."""
     image = image_stages()[-1]
     (user,) = image.of("USER")
+    assert all(part.isdigit() and int(part) > 0 for part in user.text.split(":"))
     owners = {one.words()[-1]: one.flags.get("chown", "root") for one in image.of("COPY")}
     for place in ("/models", "/plans", "/data"):
         assert owners[place] == user.text, place
+
+
+def test_the_image_calls_what_is_there() -> None:
+    image = image_stages()[-1]
+    (entry,), (health,) = image.of("ENTRYPOINT"), image.of("HEALTHCHECK")
+    for command in (entry.words(), json.loads(health.text.partition("CMD")[2])):
+        assert command[2] in COMMANDS
 
 
 def test_only_the_gpu_image_asks_for_the_driver() -> None:

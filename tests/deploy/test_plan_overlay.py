@@ -104,7 +104,9 @@ def test_each_machine_has_the_replicas_that_were_planned_for_it(written: Written
         assert f"kubectl label node NODE visavis/machine={machine}" in written.output
 
 
-def test_all_else_is_that_of_the_base(written: Written) -> None:
+def test_all_else_is_that_of_the_base_and_kubernetes_accepts_it(written: Written) -> None:
+    assert_accepted(written.resources)
+
     def names(resources: list[Resource]) -> Counter[tuple[str, str]]:
         found = Counter((one["kind"], one["metadata"]["name"]) for one in resources)
         return Counter({k: n for k, n in found.items() if k[0] not in ("Deployment", *CUSTOM[:1])})
@@ -181,16 +183,15 @@ def test_deployments_know_their_own_pods_and_what_these_name_is_there(written: W
         ]
         assert matching == [one["metadata"]["name"]]
         pod = one["spec"]["template"]["spec"]
-        for container in containers(pod):
-            for source in container.get("envFrom", []):
-                assert ("ConfigMap", source["configMapRef"]["name"]) in there
-        for volume in pod.get("volumes", []):
-            if claim := volume.get("persistentVolumeClaim"):
-                assert ("PersistentVolumeClaim", claim["claimName"]) in there
-
-
-def test_kubernetes_accepts_what_a_plan_writes(written: Written) -> None:
-    assert_accepted(written.resources)
+        named = {
+            ("ConfigMap", source["configMapRef"]["name"])
+            for container in containers(pod)
+            for source in container.get("envFrom", [])
+        }
+        claims = [
+            v["persistentVolumeClaim"] for v in pod["volumes"] if "persistentVolumeClaim" in v
+        ]
+        assert named | {("PersistentVolumeClaim", c["claimName"]) for c in claims} <= there
 
 
 def test_what_a_cluster_cannot_be_told_is_refused_with_what_to_do(tmp_path: Path) -> None:
