@@ -71,21 +71,13 @@ def _aligned(alignment: int) -> bytes:
     return struct.pack("<4sIQQ", magic, version, tensors, pairs + 1) + pair + content[24:]
 
 
-def _mesh(change: Callable[[dict[str, Any]], None]) -> tuple[str, bytes]:
+def _mesh(name: str, change: Callable[[Any], Any]) -> tuple[str, bytes]:
     with np.load(SHIPPED_AVATAR / "mesh.npz") as stored:
         arrays = dict(stored)
-    change(arrays)
+    arrays[name] = change(arrays[name])
     file = io.BytesIO()
     np.savez(file, **arrays)
     return "mesh.npz", file.getvalue()
-
-
-def _beyond(arrays: dict[str, Any]) -> None:
-    arrays["triangles"] = arrays["triangles"].astype(np.int32) + 100_000
-
-
-def _nowhere(arrays: dict[str, Any]) -> None:
-    arrays["rest"] = arrays["rest"] * np.nan
 
 
 def _boxes(depth: int) -> bytes:
@@ -128,8 +120,8 @@ FOUND: list[tuple[str, Any]] = [
     ("avatar-folder", ("mesh.npz", b"PK\x05\x06")),
     ("avatar-folder", ("avatar.toml", b"a = " + _DEEP)),
     ("avatar-folder", ("avatar.toml", b'version = 1\nname = ""\nsize = inf')),
-    ("avatar-folder", _mesh(_beyond)),
-    ("avatar-folder", _mesh(_nowhere)),
+    ("avatar-folder", _mesh("triangles", lambda corners: corners.astype(np.int32) + 100_000)),
+    ("avatar-folder", _mesh("rest", lambda points: points * np.nan)),
     ("answers-json", _DEEP),
     ("answers-toml", b"a = " + _DEEP),
     ("settings-toml", b"a = " + _DEEP),

@@ -1,8 +1,8 @@
 """Metrics, dashboards and rules know each other, and what is written from code is fresh."""
 
-import ast
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,10 +10,10 @@ import yaml
 
 from deploy.monitoring import catalogue, objectives
 from deploy.monitoring.catalogue import ROOT, every_metric, series_in
+from tests.test_repository import PRODUCT, imported
 
 MONITORING = ROOT / "deploy" / "monitoring"
 DASHBOARDS = sorted((MONITORING / "grafana" / "dashboards").glob("*.json"))
-PRODUCT = ("visavis", "services", "gateway", "simulation")
 # Of Prometheus itself and of its client library; and of NVIDIA's DCGM exporter.
 OTHERS = {
     "up",
@@ -46,14 +46,15 @@ def asked(expressions: list[str]) -> set[str]:
     return {name for expression in expressions for name in series_in(expression)}
 
 
-def test_the_page_of_metrics_is_fresh() -> None:
-    kept = catalogue.PAGE.read_text("utf-8")
-    assert kept == catalogue.page(), "run `python -m deploy.monitoring.catalogue`"
-
-
-def test_the_rules_of_objectives_are_fresh() -> None:
-    kept = objectives.RULES.read_text("utf-8")
-    assert kept == objectives.rules(), "run `python -m deploy.monitoring.objectives`"
+@pytest.mark.parametrize(
+    ("file", "made", "by"),
+    [
+        (catalogue.PAGE, catalogue.page, "catalogue"),
+        (objectives.RULES, objectives.rules, "objectives"),
+    ],
+)
+def test_what_is_written_from_code_is_fresh(file: Path, made: Callable[[], str], by: str) -> None:
+    assert file.read_text("utf-8") == made(), f"run `python -m deploy.monitoring.{by}`"
 
 
 def test_the_dashboards_are_fresh() -> None:
@@ -76,28 +77,20 @@ def test_panels_fill_their_rows(file: Path) -> None:
 
 
 def test_metrics_are_defined_only_where_the_catalogue_looks() -> None:
-    def imports_metrics(file: Path) -> bool:
-        return any(
-            isinstance(node, ast.ImportFrom)
-            and (node.module or "").startswith("prometheus_client")
-            and {alias.name for alias in node.names} & {"Counter", "Gauge", "Summary", "Info"}
-            for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        )
-
+    kinds = {"Counter", "Gauge", "Summary", "Info"}
     found = {
         ".".join(file.relative_to(ROOT).with_suffix("").parts)
         for folder in PRODUCT
         for file in (ROOT / folder).rglob("*.py")
-        if "prometheus_client" in file.read_text("utf-8") and imports_metrics(file)
+        for module, names in imported(file)
+        if module.startswith("prometheus_client") and kinds & set(names)
     }
     assert found == {module.__name__ for module in catalogue.MODULES}
 
 
 def test_each_metric_says_what_it_is() -> None:
     for metric in every_metric():
-        begins = metric.help[:1].isupper() or metric.help[:1].isdigit()
-        assert begins or metric.help.startswith("gRPC"), metric.name
-        assert metric.help.endswith("."), metric.name
+        assert re.fullmatch(r"([A-Z0-9]|gRPC).*\.", metric.help, re.S), metric.name
         assert metric.unit, f"{metric.name}: neither its name nor COUNTED tells the unit"
         assert all(metric.values(label) for label in metric.labels), metric.name
         assert not {"session", "turn", "visitor", "id"} & set(metric.labels), metric.name
@@ -149,9 +142,9 @@ def test_every_alert_has_its_place_in_the_runbook() -> None:
     sections = re.findall(r"^## (\w+)$", text, re.M)
     alerts = {str(rule["alert"]): rule for rule in all_rules() if "alert" in rule}
     assert sorted(sections) == sorted(alerts)
-    for rule in (rule for rule in all_rules() if "alert" in rule):
+    for alert, rule in alerts.items():
         annotations, labels = rule["annotations"], rule["labels"]
         assert isinstance(annotations, dict) and isinstance(labels, dict)
-        anchor = f"docs/runbooks.md#{str(rule['alert']).lower()}"
+        anchor = f"docs/runbooks.md#{alert.lower()}"
         assert annotations["runbook_url"] == anchor and annotations["summary"]
         assert labels["severity"] in ("page", "ticket")

@@ -14,12 +14,10 @@ from visavis.tools.output import check_output, write_json
 
 
 def test_a_new_and_an_old_file_are_fine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_output(None, ".mp4")
-    check_output(tmp_path / "answer.mp4", ".mp4")
-    (tmp_path / "answer.MP4").touch()
-    check_output(tmp_path / "answer.MP4", ".mp4")
     monkeypatch.chdir(tmp_path)
-    check_output(Path("answer.mp4"), ".mp4")
+    (tmp_path / "old.MP4").touch()
+    for path in (None, Path("answer.mp4"), tmp_path / "answer.mp4", tmp_path / "old.MP4"):
+        check_output(path, ".mp4")
 
 
 @pytest.mark.parametrize(

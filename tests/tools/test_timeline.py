@@ -44,19 +44,13 @@ def test_a_span_is_as_long_as_it_took() -> None:
     assert queue.attrib["fill"] == "url(#queue-playout)"
 
 
-def test_first_and_last_chunks_have_panels_of_their_own() -> None:
+def test_first_and_last_chunks_have_panels_of_their_own_and_no_name_breaks_the_picture() -> None:
     drawn = draw_timeline(TIMELINE)
     assert "Up to the first sound" in drawn and "Up to the end" in drawn
     assert "Up to the end" not in draw_timeline({**TIMELINE, "spans": TIMELINE["spans"][:3]})
-
-
-def test_what_a_session_is_called_cannot_break_the_picture() -> None:
-    texts = [text.text or "" for text in ET.fromstring(draw_timeline(TIMELINE)).iter(f"{SVG}text")]
+    texts = [text.text or "" for text in ET.fromstring(drawn).iter(f"{SVG}text")]
     assert any("abc<&>" in text for text in texts)
     assert texts[0] == "Turn 3: first sound 300 ms after the words"
-
-
-def test_nothing_known_is_still_a_picture() -> None:
     unknown = {"voice_to_voice_ms": None, "first_frame_ms": None, "overhead_ms": None}
     ET.fromstring(draw_timeline({**TIMELINE, **unknown, "spans": []}))
 

@@ -27,11 +27,6 @@ from visavis.tools.stack.nats_server import CannotListenError
 from visavis.tools.stack.supervisor import StackOptions
 
 
-def test_replicas_are_counted_by_service() -> None:
-    assert replica_counts("") == {}
-    assert replica_counts("face=2, tts = 3,gateway=1") == {"face": 2, "tts": 3, "gateway": 1}
-
-
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -44,15 +39,11 @@ def test_replicas_are_counted_by_service() -> None:
         ("face=2,face=3", "face is named twice"),
     ],
 )
-def test_what_is_wrong_is_named(wrong: str, said: str) -> None:
+def test_replicas_are_counted_by_service_and_what_is_wrong_is_named(wrong: str, said: str) -> None:
     with pytest.raises(typer.BadParameter, match=said):
         replica_counts(wrong)
-
-
-def test_wrong_replicas_end_the_command_before_anything_is_pulled() -> None:
-    result = CliRunner().invoke(app, ["up", "--replicas", "nose=2"])
-    assert result.exit_code == 2
-    assert "--replicas" in result.output and "nose" in result.output
+    assert replica_counts("") == {}
+    assert replica_counts("face=2, tts = 3,gateway=1") == {"face": 2, "tts": 3, "gateway": 1}
 
 
 class BeganError(Exception):
@@ -69,11 +60,19 @@ def _nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(f"VISAVIS_GATEWAY_{name}", raising=False)
 
 
-@pytest.mark.parametrize("option", ["--config", "--answers", "--knowledge"])
-def test_a_file_that_is_not_there_is_told_at_once(option: str) -> None:
-    result = CliRunner().invoke(app, ["up", option, "nope"])
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("--replicas", "nose=2", "nose"),
+        ("--config", "nope", "'nope' does not exist"),
+        ("--answers", "nope", "'nope' does not exist"),
+        ("--knowledge", "nope", "'nope' does not exist"),
+    ],
+)
+def test_what_cannot_be_is_told_at_once(option: str, given: str, said: str) -> None:
+    result = CliRunner().invoke(app, ["up", option, given])
     assert result.exit_code == 2
-    assert option in result.output and "'nope' does not exist" in result.output
+    assert option in result.output and said in result.output
 
 
 def test_a_configuration_that_is_no_toml_is_told_at_once(tmp_path: Path) -> None:

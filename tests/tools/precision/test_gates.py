@@ -21,7 +21,7 @@ from visavis.serving.errors import InvalidInputError, PlanError
 from visavis.tools.cli.main import app
 from visavis.tools.precision.assembled import assembled
 from visavis.tools.precision.gates import Gates, Graphs, variant_model_dir
-from visavis.tools.precision.spoken import recordings, sentences
+from visavis.tools.precision.spoken import recordings
 
 Bundles = Callable[[str], Path]
 
@@ -76,11 +76,6 @@ def test_moonshine_in_one_piece_decodes_like_the_published_graph(
     assert error < 1e-3
 
 
-def test_a_bundle_of_unknown_parts_is_told() -> None:
-    with pytest.raises(PlanError, match="plans of smart-turn belong together"):
-        assembled("smart-turn", {})
-
-
 def test_a_variant_passes_for_the_bundle_and_leaves_it_alone(
     bundle: Bundles, float_graphs: FloatGraphs
 ) -> None:
@@ -96,27 +91,19 @@ def test_a_variant_passes_for_the_bundle_and_leaves_it_alone(
     assert (folder / "hibari-durations.onnx").stat() == before
 
 
-def test_a_bundle_without_a_gate_is_told() -> None:
+def test_a_bundle_without_a_gate_or_of_unknown_parts_is_told() -> None:
     with pytest.raises(PlanError, match="no quality gate for silero-vad"):
         list(Gates(None, None, lambda _: None).measure("silero-vad", ("fp16",)))
+    with pytest.raises(PlanError, match="plans of smart-turn belong together"):
+        assembled("smart-turn", {})
 
 
 def test_the_command_measures_prints_and_keeps(tmp_path: Path, bundle: Bundles) -> None:
     bundle("audio-to-face")
     record = tmp_path / "record.json"
-    result = CliRunner().invoke(
-        app,
-        [
-            "engine",
-            "quality",
-            "audio-to-face",
-            "--plan-dir",
-            str(tmp_path),
-            "--record",
-            str(record),
-        ],
-        env={"COLUMNS": "250"},
-    )
+    told = ["--plan-dir", str(tmp_path), "--record", str(record)]
+    command = ["engine", "quality", "audio-to-face", *told]
+    result = CliRunner().invoke(app, command, env={"COLUMNS": "250"})
     assert result.exit_code == 0, result.output
     assert "2 passed, 0 failed" in result.output
     kept = read_findings(findings_path(tmp_path))
@@ -137,8 +124,3 @@ def test_recordings_come_with_what_was_said(tmp_path: Path) -> None:
     (speech,) = recordings(tmp_path, "en")
     assert (speech.text, speech.sample_rate_hz, len(speech.pcm)) == ("hello", 8000, 80)
     assert recordings(tmp_path, "zh") == []
-
-
-def test_there_are_sentences_in_both_languages() -> None:
-    assert len(sentences("en")) == 20
-    assert len(sentences("zh", 3)) == 3
