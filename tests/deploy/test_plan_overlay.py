@@ -82,7 +82,7 @@ def planned(machines: Machines, folder: Path, *options: str) -> Written:
     scope="module",
     params=[
         (ONE, ("--sessions", "4", "--profile", "gpu-small")),
-        (EIGHT, ("--sessions", "100")),
+        (EIGHT, ("--sessions", "60")),
         (APART, ("--sessions", "15", "--spare", "--slo", "voice_to_voice_p95=2")),
         (CORES, ("--sessions", "12", "--slo", "voice_to_voice_p95=2")),
     ],

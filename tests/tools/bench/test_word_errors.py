@@ -2,7 +2,7 @@
 
 import pytest
 
-from visavis.tools.bench.figures.word_errors import count_errors, edits, edits_to_prefixes, words
+from visavis.tools.bench.figures.word_errors import count_errors, edits, words
 
 
 def test_words_have_no_case_no_punctuation_and_chinese_ones_are_characters() -> None:
@@ -17,10 +17,6 @@ def test_words_have_no_case_no_punctuation_and_chinese_ones_are_characters() -> 
 )  # fmt: skip
 def test_edits(heard: str, said: str, count: int) -> None:
     assert edits(heard.split(), said.split()) == count
-
-
-def test_edits_to_every_prefix() -> None:
-    assert edits_to_prefixes(["a", "b"], ["a", "b", "c"]) == [2, 1, 0, 1]
 
 
 def test_errors_are_counted_over_everything() -> None:
