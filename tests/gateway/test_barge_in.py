@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway import metrics
 from gateway.talk.actions import PauseTurn, ResumeTurn
 from gateway.talk.conversation import Conversation
 from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import level_of
 from gateway.talk.speech_over import BargeIn, Verdict
+from tests.fakes import MetricGrowth
 from tests.gateway.test_playout import H264, playout, run, speak
 
 CHUNK_S = 0.02
@@ -31,40 +31,27 @@ def heard(
     return verdicts
 
 
-def test_a_voice_that_lasts_is_one_after_200_ms() -> None:
-    verdicts = heard(BargeIn(after_s=0.2), [1.0] * 20)
-    assert verdicts.index(Verdict.VOICE) == 10
+@pytest.mark.parametrize(
+    ("levels", "onset", "told_after", "stops_at"),
+    [
+        pytest.param([1.0] * 20, 0, 5, 10, id="it lasts"),
+        pytest.param([1.0] * 8 + [0.01] * 3 + [1.0] * 10, 0, 5, 10, id="a consonant's closure"),
+        pytest.param([1.0] * 13 + [0.01] * 20, 0, 20, 20, id="a short word, told late"),
+        pytest.param([1.0] * 5 + [0.01] * 10 + [0.8] * 3, 0, 5, 15, id="it comes back"),
+        pytest.param([1.0] * 20 + [0.2] * 15, 20, 5, 30, id="a loud past is not counted"),
+    ],
+)
+def test_a_voice_is_one_after_200_ms(
+    levels: list[float], onset: int, told_after: int, stops_at: int
+) -> None:
+    verdicts = heard(BargeIn(after_s=0.2), levels, onset, told_after)
+    assert verdicts.index(Verdict.VOICE) == stops_at
 
 
-@pytest.mark.parametrize("length", [3, 5, 6])
-def test_a_cough_is_none(length: int) -> None:
-    decay = [0.1 * 0.6**i for i in range(30)]
-    assert Verdict.VOICE not in heard(BargeIn(after_s=0.2), [1.0] * length + decay)
-
-
-def test_the_closure_of_a_consonant_is_no_end() -> None:
-    verdicts = heard(BargeIn(after_s=0.2), [1.0] * 8 + [0.01] * 3 + [1.0] * 10)
-    assert verdicts.index(Verdict.VOICE) == 10
-
-
-def test_a_short_word_that_is_told_late_is_one() -> None:
-    word = [1.0] * 13 + [0.01] * 20
-    assert heard(BargeIn(after_s=0.2), word, told_after=20).index(Verdict.VOICE) == 20
-
-
-def test_a_cough_that_is_told_late_is_none() -> None:
-    cough = [1.0] * 5 + [0.01] * 25
-    assert Verdict.VOICE not in heard(BargeIn(after_s=0.2), cough, told_after=20)
-
-
-def test_a_voice_that_comes_back_is_one() -> None:
-    verdicts = heard(BargeIn(after_s=0.2), [1.0] * 5 + [0.01] * 10 + [0.8] * 3)
-    assert verdicts.index(Verdict.VOICE) == 15
-
-
-def test_a_loud_past_is_not_counted() -> None:
-    verdicts = heard(BargeIn(after_s=0.2), [1.0] * 20 + [0.2] * 15, onset=20)
-    assert verdicts.index(Verdict.VOICE) == 30
+@pytest.mark.parametrize(("length", "told_after"), [(3, 5), (5, 5), (6, 5), (5, 20)])
+def test_a_cough_is_none(length: int, told_after: int) -> None:
+    cough = [1.0] * length + [0.1 * 0.6**i for i in range(30)]
+    assert Verdict.VOICE not in heard(BargeIn(after_s=0.2), cough, told_after=told_after)
 
 
 def test_without_a_microphone_the_vad_is_believed() -> None:
@@ -109,49 +96,21 @@ class Scene:
         self.perform(self.talk.speech_started(1, self.now))
 
 
-def observed() -> tuple[float, float]:
-    """How many interruptions were measured, and the seconds of all."""
-    (samples,) = metrics.barge_in_to_silence_seconds.collect()
-    found = {s.name.rpartition("_")[2]: s.value for s in samples.samples}
-    return found["count"], found["sum"]
-
-
-def test_silence_is_measured_from_the_first_sample_of_the_speech() -> None:
-    scene, (count, seconds) = Scene(), observed()
+def test_what_is_none_is_not_measured_and_speech_is_from_its_first_sample() -> None:
+    scene = Scene()
+    count, seconds = (MetricGrowth(f"barge_in_to_silence_seconds_{of}") for of in ("count", "sum"))
+    went_on = MetricGrowth("false_interruptions_total", given="paused")
     scene.speech(scene.now - 0.1)
     scene.pass_ticks(10)
     assert scene.playout.paused
-    assert observed() == (count, seconds)  # it may yet be nothing
+    scene.perform(scene.talk.discarded(1, scene.now))
+    scene.pass_ticks(20)
+    assert not scene.playout.paused and went_on.value == 1
+    scene.speech(scene.now - 0.1)
+    scene.pass_ticks(10)
+    assert count.value == 0, "this may yet be nothing, too"
     scene.talk.partial(1, "Stop it")
     scene.interruption.void("speech", scene.now)
     scene.playout.void(2)
     scene.pass_ticks(1)
-    assert observed()[0] == count + 1
-    assert observed()[1] - seconds == pytest.approx(0.22)
-
-
-def test_a_false_interruption_is_not_measured() -> None:
-    scene, before = Scene(), observed()
-    given = metrics.false_interruptions.labels("paused")
-    paused = given._value.get()
-    scene.speech(scene.now - 0.1)
-    scene.pass_ticks(10)
-    scene.perform(scene.talk.discarded(1, scene.now))
-    scene.pass_ticks(20)
-    assert observed() == before and not scene.playout.paused
-    assert given._value.get() == paused + 1
-
-
-def test_an_earlier_false_interruption_does_not_count_for_a_later_one() -> None:
-    scene = Scene()
-    scene.speech(scene.now - 0.1)
-    scene.pass_ticks(10)
-    scene.perform(scene.talk.discarded(1, scene.now))
-    scene.pass_ticks(20)
-    _, seconds = observed()
-    scene.speech(scene.now - 0.1)
-    scene.pass_ticks(10)
-    scene.interruption.void("speech", scene.now)
-    scene.playout.void(2)
-    scene.pass_ticks(1)
-    assert observed()[1] - seconds == pytest.approx(0.22)
+    assert count.value == 1 and seconds.value == pytest.approx(0.22)
