@@ -44,9 +44,6 @@ def test_the_welcome_is_said_once_and_not_before_the_player_has_settled() -> Non
     assert cue.due(2.0, watched=True, untouched=True) == ""
     assert cue.due(2.1 + SETTLE_S, watched=True, untouched=True) == "Hello"
     assert cue.due(9.0, watched=True, untouched=True) == ""
-
-
-def test_a_visitor_who_speaks_first_is_not_greeted() -> None:
-    cue = WelcomeCue("Hello")
-    assert cue.due(0.0, watched=True, untouched=False) == ""
-    assert cue.due(9.0, watched=True, untouched=True) == ""
+    spoken_to = WelcomeCue("Hello")
+    assert spoken_to.due(0.0, watched=True, untouched=False) == ""
+    assert spoken_to.due(9.0, watched=True, untouched=True) == "", "the visitor spoke first"
