@@ -47,12 +47,26 @@ class Watched:
 
 
 @pytest.fixture
-async def watched(tmp_path: Path) -> Watched:
-    return Watched(tmp_path)
+async def watched(tmp_path: Path) -> AsyncIterator[Watched]:
+    watched = Watched(tmp_path)
+    yield watched
+    await watched.audience.close()
+
+
+@pytest.fixture
+def disk_works(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Until it is set, nothing can be written."""
+    works, push = threading.Event(), Recording.push
+
+    def push_slowly(recording: Recording, tick: Tick) -> None:
+        assert works.wait(10)
+        push(recording, tick)
+
+    monkeypatch.setattr(Recording, "push", push_slowly)
+    return works
 
 
 async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched) -> None:
-    audience = watched.audience
     first, second = watched.viewers.join(), watched.viewers.join()
     assert watched.asked == [], "the face begins with H.264 by itself"
     watched.viewers.leave(first)
@@ -61,7 +75,6 @@ async def test_nothing_is_encoded_once_the_last_viewer_has_left(watched: Watched
     assert watched.asked == [set()]
     watched.viewers.leave(watched.viewers.join())
     assert watched.asked == [set(), H264, set()]
-    await audience.close()
 
 
 async def test_pictures_begin_anew_a_day_after_the_last_was_seen(watched: Watched) -> None:
@@ -78,73 +91,43 @@ async def test_pictures_begin_anew_a_day_after_the_last_was_seen(watched: Watche
     message = await anext(second)
     with film(message + await anext(second)) as container:
         assert [packet.pts for packet in container.demux(video=0) if packet.size] == [3600 * day]
-    await watched.audience.close()
 
 
-async def test_a_recording_is_somebody_who_watches(watched: Watched) -> None:
-    audience = watched.audience
+async def test_a_recording_is_somebody_who_watches_until_it_ends(watched: Watched) -> None:
     watched.viewers.leave(watched.viewers.join())
     await watched.recordings.start(Scope.SESSION)
     assert watched.asked == [set(), H264]
     watched.tick(1)
     await watched.recordings.stop()
     assert watched.asked == [set(), H264, set()]
-    await audience.close()
-
-
-async def test_a_recording_that_ends_with_its_turn_is_nobody(watched: Watched) -> None:
-    audience = watched.audience
-    watched.viewers.leave(watched.viewers.join())
     await watched.recordings.start(Scope.TURN)
-    watched.tick(1, (PlayoutEvent.STARTED, 1))
+    watched.tick(2, (PlayoutEvent.STARTED, 1))
     await watched.recordings.written()
-    assert watched.asked == [set(), H264]
-    watched.tick(2, (PlayoutEvent.FINISHED, 1))
+    assert watched.asked[3:] == [H264]
+    watched.tick(3, (PlayoutEvent.FINISHED, 1))
     await watched.recordings.written()
-    assert watched.asked == [set(), H264, set()]
-    await audience.close()
+    assert watched.asked[3:] == [H264, set()], "it ends with its turn"
 
 
-async def test_nobody_waits_for_a_slow_disk(
-    monkeypatch: pytest.MonkeyPatch, watched: Watched
-) -> None:
-    disk_works, waiting = threading.Event(), threading.Event()
-    push = Recording.push
-
-    def push_slowly(recording: Recording, tick: Tick) -> None:
-        waiting.set()
-        assert disk_works.wait(10)
-        push(recording, tick)
-
-    monkeypatch.setattr(Recording, "push", push_slowly)
+async def test_nobody_waits_for_a_slow_disk(watched: Watched, disk_works: threading.Event) -> None:
     await watched.recordings.start(Scope.SESSION)
     for at in range(200):
         watched.tick(at)
-    await asyncio.to_thread(waiting.wait, 10)
     assert watched.asked == [] and watched.recordings.watched
     disk_works.set()
     await watched.recordings.stop()
     assert watched.asked == [set()]
-    await watched.audience.close()
 
 
 async def test_a_disk_that_stands_still_ends_the_recording(
-    monkeypatch: pytest.MonkeyPatch, watched: Watched
+    watched: Watched, disk_works: threading.Event
 ) -> None:
-    disk_works, push = threading.Event(), Recording.push
-
-    def push_slowly(recording: Recording, tick: Tick) -> None:
-        assert disk_works.wait(10)
-        push(recording, tick)
-
-    monkeypatch.setattr(Recording, "push", push_slowly)
     recording = await watched.recordings.start(Scope.SESSION)
     for at in range(2000):
         watched.tick(at)
     disk_works.set()
     await watched.recordings.written()
     assert "does not keep up" in recording.error and not watched.recordings.watched
-    await watched.audience.close()
 
 
 async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
@@ -207,4 +190,3 @@ async def test_a_browser_that_goes_while_it_is_answered_keeps_no_seat(
         await connect(watched, browser, gone)
     assert gone == ["p1"] and watched.audience.present == 0
     assert watched.asked == [set()], "nobody is there to see a picture"
-    await watched.audience.close()
