@@ -207,52 +207,14 @@ async def test_a_callback_that_would_wait_for_its_own_client_is_told_so() -> Non
             await asyncio.to_thread(waits_for_itself, url)
 
 
-class Way:
-    """To a gateway, over which its clients' connections can be lost."""
-
-    def __init__(self, gateway: RunningGateway) -> None:
-        self._port = int(gateway.url.rpartition(":")[2])
-        self._passing: set[asyncio.StreamWriter] = set()
-        self.blocked = False
-
-    async def __aenter__(self) -> Way:
-        self._server = await asyncio.start_server(self._pass, "127.0.0.1", 0)
-        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        self.block()
-        self._server.close()
-
-    def block(self) -> None:
-        self.blocked = True
-        for writer in self._passing:
-            writer.transport.abort()
-
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self.blocked:
-            writer.transport.abort()
-            return
-        there = await asyncio.open_connection("127.0.0.1", self._port)
-        both = {writer, there[1]}
-        self._passing |= both
-        with contextlib.suppress(OSError):
-            await asyncio.gather(carry(reader, there[1]), carry(there[0], writer))
-        self._passing -= both
-
-
-async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while some := await reader.read(65_536):
-        writer.write(some)
-        await writer.drain()
-    writer.close()
-
-
 async def test_what_ends_while_the_connection_is_away_has_ended(
-    gateway: RunningGateway, client: GatewayClient, doubles: Doubles
+    client: GatewayClient, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refused(_path: str) -> None:
+        raise ConnectionRefusedError
+
     doubles.script.voice_s = 2.0
-    async with Way(gateway) as way, GatewayClient(way.url) as far, far.session() as session:
+    async with client.session() as session:
         asked = asyncio.create_task(session.answer_to("How are you?"))
         turns = f"/v1/sessions/{session.id}/turns"
 
@@ -261,9 +223,10 @@ async def test_what_ends_while_the_connection_is_away_has_ended(
             return bool(records and records[-1]["state"] == state)
 
         await eventually(lambda: stands("speaking"))
-        way.block()
+        monkeypatch.setattr(client, "connect", refused)
+        await cut_off(session._events)
         await eventually(lambda: stands("finished"))
-        way.blocked = False
+        monkeypatch.undo()
         async with asyncio.timeout(15):
             assert await asked == doubles.script.answer
 
@@ -457,22 +420,37 @@ async def test_what_is_said_in_brackets_is_shown(
     assert f"Avatar: {doubles.script.answer}" in told and "You: What is [/b]?" in told
 
 
+def news(state: str, error: str = "") -> str:
+    """What a gateway answers of a broadcast."""
+    figures = '"sent_bytes": 1, "sent_pictures": 1, "dropped_pictures": 0, "reconnects": 0'
+    told = f'"state": "{state}", "error": "{error}", "live_s": 1, "lag_s": 0, {figures}'
+    return f'200 OK\n{{"id": "b", "target": "rtmp://x", {told}}}'
+
+
+BROADCAST, GONE = '201 Created\n{"id": "s"}', "204 No Content\n"
+
+
 async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
-    figures = '"live_s": 1, "sent_bytes": 1, "sent_pictures": 1, "dropped_pictures": 0'
-    more = f'{figures}, "reconnects": 0, "lag_s": 0, "error": ""'
-    live, over = (
-        f'200 OK\n{{"id": "b", "target": "rtmp://x", "state": "{state}", {more}}}'
-        for state in ("live", "stopped")
-    )
-    gone = "204 No Content\n"
-    answers = ('201 Created\n{"id": "s"}', live, live, "", live, over, gone, gone)
-    async with gateway_that_dies_after(*answers) as url:
-        told = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
+    told = (news("live"), news("live"), "", news("live"), news("stopped"))
+    async with gateway_that_dies_after(BROADCAST, *told, GONE, GONE) as url:
+        printed = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
     lines = ("live: 1 s", "no news of it", "stopped: 1 s")
-    assert [told.count(line) for line in lines] == [2, 1, 1]
+    assert [printed.count(line) for line in lines] == [2, 1, 1]
+
+
+async def test_a_broadcast_that_fails_ends_its_command_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
+    told = (news("connecting"), news("failed", "the key is refused"))
+    async with gateway_that_dies_after(BROADCAST, *told, GONE, GONE) as url:
+        with pytest.raises(
+            VisavisError, match=r"rtmp://x: the broadcast failed: the key is refused"
+        ):
+            await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
 
 
 async def test_a_broadcast_and_its_session_end_with_the_command(gateway: RunningGateway) -> None:
@@ -493,23 +471,6 @@ async def test_a_broadcast_and_its_session_end_with_the_command(gateway: Running
 async def test_that_nothing_is_broadcast_is_said(gateway: RunningGateway) -> None:
     assert "Nothing is broadcast" in await command("live", "list", "--url", gateway.url)
     assert json.loads(await command("live", "list", "--json", "--url", gateway.url)) == []
-
-
-async def test_a_broadcast_that_fails_ends_its_command_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
-    figures = '"live_s": 0, "sent_bytes": 0, "sent_pictures": 0, "dropped_pictures": 0'
-    state = '"state": "failed", "error": "the key is refused"'
-    failed = f'{{"id": "b", "target": "rtmp://x", {state}, {figures}, "reconnects": 0, "lag_s": 0}}'
-    begun = failed.replace("failed", "connecting").replace("the key is refused", "")
-    gone = "204 No Content\n"
-    answers = ('201 Created\n{"id": "s"}', f"200 OK\n{begun}", f"200 OK\n{failed}", gone, gone)
-    async with gateway_that_dies_after(*answers) as url:
-        arguments = ["live", "start", "rtmp://x/y", "--key", "k", "--url", url]
-        done = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-    assert done.exit_code == 1
-    assert "rtmp://x: the broadcast failed: the key is refused" in str(done.exception)
 
 
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
