@@ -46,16 +46,6 @@ def answer(talk: Conversation, turn: int, text: str, seconds: float = 2.0) -> No
 # ------------------------------------------------------------ typed text
 
 
-def test_text_opens_a_turn(talk: Conversation) -> None:
-    actions = talk.submit_text("Hi.", 0)
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "text", opens=True)]
-    assert prompt(actions) == [("system", "Be brief."), ("user", "Hi.")]
-    assert of(actions, TranscriptEvent) == [
-        TranscriptEvent(utterance=0, text="Hi.", final=True, turn=1)
-    ]
-    assert of(actions, StateEvent) == [StateEvent(state="thinking")]
-
-
 def test_what_is_being_typed_is_read_ahead_unless_an_answer_is_under_way(
     talk: Conversation,
 ) -> None:
@@ -136,7 +126,13 @@ def test_answers_to_what_is_typed_are_prepared_a_few_times_alone(talk: Conversat
 
 
 def test_a_turn_from_question_to_history(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
+    actions = talk.submit_text("Hi.", 0)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "text", opens=True)]
+    assert prompt(actions) == [("system", "Be brief."), ("user", "Hi.")]
+    assert of(actions, TranscriptEvent) == [
+        TranscriptEvent(utterance=0, text="Hi.", final=True, turn=1)
+    ]
+    assert of(actions, StateEvent) == [StateEvent(state="thinking")]
     (piece,) = of(talk.token(1, "Hello", last=False, now=0), AnswerEvent)
     assert piece == AnswerEvent(turn=1, text="Hello")
     talk.token(1, " you.", last=True, now=0)
@@ -192,24 +188,16 @@ def test_many_texts_without_an_answer_do_not_pile_up(talk: Conversation) -> None
 # ------------------------------------------------------------ interrupt
 
 
-def test_interrupt_silences(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
-    answer(talk, 1, "Hello you there.")
-    actions = talk.interrupt()
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "interrupt")]
-    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
-    assert talk.state == "idle"
-
-
-def test_interrupt_when_nothing_happens_does_nothing(talk: Conversation) -> None:
-    assert talk.interrupt() == []
-    assert talk.epoch == 0
-
-
-def test_a_question_taken_back_is_forgotten(talk: Conversation) -> None:
+def test_interrupt_silences_and_a_question_taken_back_is_forgotten(talk: Conversation) -> None:
+    assert talk.interrupt() == [] and talk.epoch == 0, "nothing happens"
     talk.submit_text("Forget this.", 0)
     talk.interrupt()
     assert prompt(talk.submit_text("Hi.", 0))[1:] == [("user", "Hi.")]
+    answer(talk, 3, "Hello you there.")
+    actions = talk.interrupt()
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(4, "interrupt")]
+    assert of(actions, CloseTurn) == [CloseTurn(3, "interrupted")]
+    assert talk.state == "idle"
 
 
 def test_what_belongs_to_an_old_turn_is_ignored(talk: Conversation) -> None:
@@ -241,16 +229,14 @@ def test_speech_from_first_sound_to_turn(talk: Conversation) -> None:
 )
 def test_what_is_said_so_far_is_read_ahead(talk: Conversation, partial: str, read: str) -> None:
     talk.speech_started(1, 0)
+    assert of(talk.partial(1, "What?"), ReadAhead) == [], "a single word may be any other"
     (ahead,) = of(talk.partial(1, partial), ReadAhead)
     assert [(m.role, m.content) for m in ahead.messages] == [
         ("system", "Be brief."),
         ("user", read),
     ]
-
-
-def test_a_single_word_may_be_any_other(talk: Conversation) -> None:
-    talk.speech_started(1, 0)
-    assert of(talk.partial(1, "What?"), ReadAhead) == []
+    talk.submit_text("Hello", 0)
+    assert of(talk.partial(1, "How far is the mo"), ReadAhead) == [], "what is typed comes first"
 
 
 def test_who_speaks_already_is_about_to_be_read_himself(talk: Conversation) -> None:
@@ -261,25 +247,16 @@ def test_who_speaks_already_is_about_to_be_read_himself(talk: Conversation) -> N
     assert of(talk.finished(1, 4), ReadAhead) == []
 
 
-def test_a_typed_question_is_not_disturbed_by_reading(talk: Conversation) -> None:
-    talk.submit_text("Hello", 0)
-    assert of(talk.partial(1, "How far is the mo"), ReadAhead) == []
-
-
-def test_a_pause_prepares_an_answer_that_nobody_sees(talk: Conversation) -> None:
-    talk.speech_started(1, 0)
-    actions = talk.paused(1, "What is it?", 0.8, 1)
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True, held=True)]
-    assert of(actions, Emit) == []
-    assert of(talk.token(1, "It is", last=False, now=1), Emit) == []
-    assert talk.state == "listening"
-
-
-def test_final_words_confirm_what_was_prepared(talk: Conversation) -> None:
+def test_a_pause_prepares_an_answer_that_nobody_sees_until_the_words_are_final(
+    talk: Conversation,
+) -> None:
     """Another full stop makes no other question of them."""
     talk.speech_started(1, 0)
-    talk.paused(1, "what is it", 0.8, 1)
-    talk.token(1, "It is ", last=False, now=1)
+    actions = talk.paused(1, "what is it", 0.8, 1)
+    assert of(actions, AnnounceTurn) == [AnnounceTurn(1, "speech", opens=True, held=True)]
+    assert of(actions, Emit) == []
+    assert of(talk.token(1, "It is ", last=False, now=1), Emit) == []
+    assert talk.finished(1, 0) == [] and talk.state == "listening"
     actions = talk.final(1, "What is it?", 2)
     assert of(actions, ConfirmTurn) == [ConfirmTurn(1)]
     assert of(actions, TranscriptEvent)[0].text == "What is it?"
@@ -328,6 +305,8 @@ def test_noise_is_forgotten(talk: Conversation) -> None:
     actions = talk.discarded(1, 0)
     assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
     assert of(actions, TranscriptEvent)[0].text == ""
+    talk.speech_started(2, 2)
+    assert of(talk.final(2, "  ", 3), BeginAnswer) == [], "there is no word in it"
     assert talk.state == "idle"
 
 
@@ -363,21 +342,10 @@ def test_an_answer_that_was_stopped_over_a_noise_is_not_given_again(talk: Conver
     assert talk.state == "idle"
 
 
-def test_a_final_without_words_is_noise(talk: Conversation) -> None:
-    talk.speech_started(1, 0)
-    assert of(talk.final(1, "  ", 1), BeginAnswer) == []
-    assert talk.state == "idle"
-
-
 def test_a_pause_does_not_disturb_a_typed_question(talk: Conversation) -> None:
     talk.speech_started(1, 0)
     talk.submit_text("Typed.", 1)
     assert talk.paused(1, "spoken", 0.9, 1) == []
-
-
-def test_a_held_turn_cannot_finish(talk: Conversation) -> None:
-    talk.paused(1, "What?", 0.9, 1)
-    assert talk.finished(1, 0) == []
 
 
 # ------------------------------------------------------------ faults
@@ -392,6 +360,8 @@ def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
     assert (event.event, event.reason) == ("failed", "llm: out of memory")
     assert talk.state == "idle"
     assert prompt(talk.submit_text("Good.", 0))[1:] == [("user", "Good.")], "it is asked again"
+    outside_of_turns = of(talk.stage_failed("asr", 0, "internal", "deaf"), ErrorEvent)
+    assert outside_of_turns == [ErrorEvent(code="internal", message="asr: deaf")]
 
 
 def test_a_language_model_that_is_lost_before_its_first_word_has_another_one_begin_anew(
@@ -486,11 +456,6 @@ def test_a_long_answer_does_not_time_out(talk: Conversation) -> None:
     talk.played(1, 25.0, 25)
     assert talk.check(40) == []
     assert talk.check(1000) == []
-
-
-def test_a_fault_outside_of_turns_is_told(talk: Conversation) -> None:
-    actions = talk.stage_failed("asr", 0, "internal", "deaf")
-    assert of(actions, ErrorEvent) == [ErrorEvent(code="internal", message="asr: deaf")]
 
 
 def test_a_held_turn_waits_for_the_visitor(talk: Conversation) -> None:

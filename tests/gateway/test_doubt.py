@@ -39,6 +39,14 @@ def talk() -> Conversation:
     return talk
 
 
+@pytest.fixture
+def stopped(talk: Conversation) -> Conversation:
+    """A voice over it has lasted."""
+    talk.speech_started(1, 1)
+    talk.voice_persists()
+    return talk
+
+
 def test_a_sound_makes_the_answer_quieter_until_it_is_over(talk: Conversation) -> None:
     assert talk.speech_started(1, 1) == [DuckTurn(1)]
     assert talk.state == "speaking"
@@ -59,46 +67,38 @@ def test_a_voice_that_lasts_stops_it_and_keeps_it(talk: Conversation) -> None:
 
 @pytest.mark.parametrize("word", ["Uh-huh.", "Right, OK.", "嗯"])
 def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
-    talk: Conversation, word: str
+    stopped: Conversation, word: str
 ) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    actions = talk.paused(1, word, 0.9, 1.5)
+    actions = stopped.paused(1, word, 0.9, 1.5)
     assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
     assert of(actions, StateEvent) == [StateEvent(state="speaking")]
-    final = talk.final(1, word, 2)
+    final = stopped.final(1, word, 2)
     assert of(final, BeginAnswer) == [] and of(final, CloseTurn) == []
     assert of(final, TranscriptEvent) == [TranscriptEvent(utterance=1, text="", final=True)]
-    talk.finished(1, 0)
-    assert prompt(talk.submit_text("And?", 3)) == [
+    stopped.finished(1, 0)
+    assert prompt(stopped.submit_text("And?", 3)) == [
         ("user", "Count."), ("assistant", ANSWER), ("user", "And?"),
     ]  # fmt: skip
 
 
-def test_words_that_may_yet_become_others_leave_it_silent(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(talk.partial(1, "Yo right"), AnnounceTurn) == []
-    assert of(talk.paused(1, "Yeah, right.", 0.9, 1.5), ResumeTurn) == [ResumeTurn(1, 1.0)]
+def test_words_that_may_yet_become_others_leave_it_silent(stopped: Conversation) -> None:
+    assert of(stopped.partial(1, "Yo right"), AnnounceTurn) == []
+    assert of(stopped.paused(1, "Yeah, right.", 0.9, 1.5), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
-def test_few_words_end_it_once_they_are_all(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(talk.partial(1, "Paris"), AnnounceTurn) == []
-    (announced, *_) = of(talk.paused(1, "Paris?", 0.9, 1.5), AnnounceTurn)
+def test_few_words_end_it_once_they_are_all(stopped: Conversation) -> None:
+    assert of(stopped.partial(1, "Paris"), AnnounceTurn) == []
+    (announced, *_) = of(stopped.paused(1, "Paris?", 0.9, 1.5), AnnounceTurn)
     assert announced.reason == "speech"
 
 
 @pytest.mark.parametrize("word", ["Stop", "等一下", "No", "What about five"])
-def test_words_end_it_where_it_was_stopped(talk: Conversation, word: str) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    actions = talk.partial(1, word)
+def test_words_end_it_where_it_was_stopped(stopped: Conversation, word: str) -> None:
+    actions = stopped.partial(1, word)
     assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
     (event,) = of(actions, TurnEvent)
     assert (event.event, event.heard) == ("interrupted", "one two")
-    assert prompt(talk.final(1, word, 2)) == [
+    assert prompt(stopped.final(1, word, 2)) == [
         ("user", "Count."), ("assistant", "one two"), ("user", word),
     ]  # fmt: skip
 
@@ -147,43 +147,33 @@ def test_a_cough_while_thinking_loses_nothing() -> None:
     assert talk.state == "thinking"
 
 
-def test_noise_without_a_word_stops_it_for_a_while_only(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert talk.check(1 + WORDLESS_S) == []
-    assert of(talk.check(1.1 + WORDLESS_S), ResumeTurn) == [ResumeTurn(1, 1.0)]
-    assert talk.voice_persists() == []
-    assert of(talk.partial(1, "Hello there"), CloseTurn) == [CloseTurn(1, "interrupted")]
+def test_noise_without_a_word_stops_it_for_a_while_only(stopped: Conversation) -> None:
+    assert stopped.check(1 + WORDLESS_S) == []
+    assert of(stopped.check(1.1 + WORDLESS_S), ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert stopped.voice_persists() == []
+    assert of(stopped.partial(1, "Hello there"), CloseTurn) == [CloseTurn(1, "interrupted")]
 
 
-def test_a_stop_whose_end_nobody_tells_is_over_some_time(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    talk.partial(1, "I")
-    assert talk.check(20.9) == []
-    assert of(talk.check(21.1), ResumeTurn) == [ResumeTurn(1, 1.0)]
+def test_a_stop_whose_end_nobody_tells_is_over_some_time(stopped: Conversation) -> None:
+    stopped.partial(1, "I")
+    assert stopped.check(20.9) == []
+    assert of(stopped.check(21.1), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
-def test_somebody_who_coughs_twice_is_waited_for(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert talk.speech_started(2, 2) == []
-    assert of(talk.discarded(1, 2), ResumeTurn) == []
-    assert of(talk.discarded(2, 3), ResumeTurn) == [ResumeTurn(1, 1.0)]
+def test_somebody_who_coughs_twice_is_waited_for(stopped: Conversation) -> None:
+    assert stopped.speech_started(2, 2) == []
+    assert of(stopped.discarded(1, 2), ResumeTurn) == []
+    assert of(stopped.discarded(2, 3), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
-def test_without_ears_the_answer_goes_on(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(talk.stage_lost("asr", "gone", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
-    assert talk.state == "speaking"
+def test_without_ears_the_answer_goes_on(stopped: Conversation) -> None:
+    assert of(stopped.stage_lost("asr", "gone", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert stopped.state == "speaking"
 
 
-def test_typing_and_the_button_end_a_stopped_answer(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(talk.interrupt(), CloseTurn) == [CloseTurn(1, "interrupted")]
-    assert talk.doubt is None and talk.discarded(1, 2)
+def test_typing_and_the_button_end_a_stopped_answer(stopped: Conversation) -> None:
+    assert of(stopped.interrupt(), CloseTurn) == [CloseTurn(1, "interrupted")]
+    assert stopped.doubt is None and stopped.discarded(1, 2)
 
 
 def test_without_marks_it_goes_on_where_it_stopped(talk: Conversation) -> None:
@@ -216,34 +206,30 @@ def told(
     )
 
 
-def test_a_hum_goes_by_whatever_words_were_understood(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(heard(talk, told(Event.PARTIAL, "You're her", 2.0), 1), AnnounceTurn) == []
-    actions = heard(talk, told(Event.PAUSED, "You're her.", 2.0), 1.5)
+def test_a_hum_goes_by_whatever_words_were_understood(stopped: Conversation) -> None:
+    assert of(heard(stopped, told(Event.PARTIAL, "You're her", 2.0), 1), AnnounceTurn) == []
+    actions = heard(stopped, told(Event.PAUSED, "You're her.", 2.0), 1.5)
     assert of(actions, ResumeTurn) == [ResumeTurn(1, 1.0)]
-    assert of(heard(talk, told(Event.FINAL, "You're her.", 2.0), 2), BeginAnswer) == []
+    assert of(heard(stopped, told(Event.FINAL, "You're her.", 2.0), 2), BeginAnswer) == []
 
 
 def test_a_broken_word_over_an_answer_goes_by_at_its_end_and_a_whole_one_does_not(
-    talk: Conversation,
+    stopped: Conversation,
 ) -> None:
     """At a pause nobody knows yet: "tell me," a question may follow."""
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    paused = heard(talk, told(Event.PAUSED, "If I,", -9.0, 0.1), 1.5)
+    paused = heard(stopped, told(Event.PAUSED, "If I,", -9.0, 0.1), 1.5)
     assert of(paused, AnnounceTurn) == [] == of(paused, ResumeTurn)
-    actions = heard(talk, told(Event.FINAL, "If I,", -9.0, 0.1), 2)
+    actions = heard(stopped, told(Event.FINAL, "If I,", -9.0, 0.1), 2)
     assert of(actions, ResumeTurn) and of(actions, BeginAnswer) == []
-    talk.speech_started(1, 3)
-    assert of(heard(talk, told(Event.PAUSED, "Louder.", -9.0, 0.9), 3.5), AnnounceTurn)
+    stopped.speech_started(1, 3)
+    assert of(heard(stopped, told(Event.PAUSED, "Louder.", -9.0, 0.9), 3.5), AnnounceTurn)
 
 
-def test_a_few_words_without_a_pause_behind_them_are_not_believed_yet(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    talk.voice_persists()
-    assert of(heard(talk, told(Event.PARTIAL, "And then hump", -1.0), 1), AnnounceTurn) == []
-    assert of(heard(talk, told(Event.PARTIAL, "And then hump the", -1.0), 1.2), AnnounceTurn)
+def test_a_few_words_without_a_pause_behind_them_are_not_believed_yet(
+    stopped: Conversation,
+) -> None:
+    assert of(heard(stopped, told(Event.PARTIAL, "And then hump", -1.0), 1), AnnounceTurn) == []
+    assert of(heard(stopped, told(Event.PARTIAL, "And then hump the", -1.0), 1.2), AnnounceTurn)
 
 
 BOOK = "Shall I book a table?"
