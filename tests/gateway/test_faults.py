@@ -23,7 +23,7 @@ from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.media import film
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
-from visavis.client import GatewayClient
+from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
 
@@ -42,6 +42,13 @@ async def first_of(events: AsyncIterator[Any], kind: str, count: int) -> AsyncIt
 async def _attached(client: GatewayClient, path: str, stage: str) -> str | None:
     stages: dict[str, str | None] = (await client.call("GET", path)).json()["stages"]
     return stages[stage]
+
+
+async def answers(session: GatewaySession) -> None:
+    """It answers what is asked, to the end."""
+    await session.ask("And now?")
+    events = await collect(session, "finished", "failed")
+    assert events[-1]["event"] == "finished", events[-3:]
 
 
 async def test_a_change_while_a_stage_is_away_is_told_and_reaches_it(
@@ -145,9 +152,7 @@ async def test_a_service_killed_in_mid_answer(
         await doubles.start(stage)
         path = f"/v1/sessions/{session.id}"
         await eventually(lambda: _attached(client, path, stage))
-        await session.ask("And now?")
-        events = await collect(session, "finished", "failed")
-        assert events[-1]["event"] == "finished", events[-3:]
+        await answers(session)
 
 
 async def test_an_answer_is_not_written_before_there_is_a_voice_for_it(
@@ -227,9 +232,7 @@ async def test_the_bus_restarts_in_mid_answer(
         await until(lambda: doubles.bus.connected)
         doubles.script.silent = set()
         await eventually(client.answers)
-        await session.ask("And now?")
-        events = await collect(session, "finished", "failed")
-        assert events[-1]["event"] == "finished"
+        await answers(session)
 
 
 async def test_an_answer_does_not_wait_for_what_a_bus_that_blinked_has_lost(
@@ -245,9 +248,7 @@ async def test_an_answer_does_not_wait_for_what_a_bus_that_blinked_has_lost(
         assert "bus" in events[-1]["reason"]
         await until(lambda: rig.running.inside.bus.connected)
         doubles.script.silent = set()
-        await session.ask("And now?")
-        events = await collect(session, "finished", "failed")
-        assert events[-1]["event"] == "finished"
+        await answers(session)
 
 
 async def test_an_answer_does_not_wait_for_what_a_stage_that_lost_its_bus_has_said(
@@ -263,9 +264,7 @@ async def test_an_answer_does_not_wait_for_what_a_stage_that_lost_its_bus_has_sa
         events = await collect(session, "failed")
         assert events[-1]["reason"] == "tts: its connection to the bus was lost"
         doubles.script.silent = set()
-        await session.ask("And now?")
-        events = await collect(session, "finished", "failed")
-        assert events[-1]["event"] == "finished"
+        await answers(session)
 
 
 class Network:
@@ -322,8 +321,7 @@ async def test_a_replica_that_is_frozen_ends_the_lease_on_it(
                 return await _attached(client, path, "llm") == healthy
 
             await eventually(moved)
-            await session.ask("Hello?")
-            assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+            await answers(session)
 
 
 async def test_a_replica_that_takes_a_moment_to_connect_to_is_there(
@@ -387,8 +385,7 @@ async def test_a_visitor_whom_no_replica_takes_again_is_told_why(
         assert await let_in(http)
         doubles.script.refuse.clear()
         await eventually(lambda: _attached(client, f"/v1/sessions/{session.id}", "tts"))
-        await session.ask("Hello?")
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await answers(session)
 
 
 async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
@@ -407,8 +404,7 @@ async def test_a_replica_that_is_not_found_once_keeps_its_sessions(
         await gateway.inside.registry.refresh()
         assert not gateway.inside.registry.replicas("tts")
         doubles.script.mute.clear()
-        await session.ask("Hello?")
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await answers(session)
         assert len(doubles.seen.of("tts", "config")) == 1
         monkeypatch.undo()
         await gateway.inside.registry.refresh()
@@ -503,8 +499,7 @@ async def test_without_a_bus_nobody_is_let_in(
     await until(lambda: doubles.bus.connected)
     await eventually(lambda: let_in(http))
     async with client.session() as session:
-        await session.ask("Hello?")
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await answers(session)
 
 
 async def test_without_a_stage_nobody_is_let_in(http: httpx.AsyncClient, doubles: Doubles) -> None:
@@ -519,8 +514,7 @@ async def test_without_a_face_the_voice_still_comes(
 ) -> None:
     doubles.script.silent = {"face"}
     async with client.session() as session:
-        await session.ask("Hello?")
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await answers(session)
 
 
 async def test_two_sessions_share_nothing(client: GatewayClient, doubles: Doubles) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -43,6 +42,13 @@ async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGat
     await other.stop()
 
 
+@pytest_asyncio.fixture(loop_scope="module")
+async def theirs(leaving: RunningGateway) -> AsyncIterator[GatewayClient]:
+    """A client of the one that is about to end."""
+    async with GatewayClient(leaving.url) as client:
+        yield client
+
+
 async def begun(rig: Rig) -> RunningGateway:
     settings = {"nats_url": rig.nats.url, "max_sessions": 3, "port": 0, **SETTINGS}
     other = RunningGateway(GatewaySettings.model_validate(settings))
@@ -50,10 +56,10 @@ async def begun(rig: Rig) -> RunningGateway:
     return other
 
 
-async def made_in(gateway: RunningGateway, sessions: int) -> list[str]:
+async def made_in(gateway: RunningGateway, sessions: int, **options: Any) -> list[str]:
     async with GatewayClient(gateway.url) as client:
         made = [
-            await client.call("POST", "/v1/sessions", json={}, headers=HERE)
+            await client.call("POST", "/v1/sessions", json=options, headers=HERE)
             for _ in range(sessions)
         ]
     return [str(answer.json()["id"]) for answer in made]
@@ -112,34 +118,39 @@ async def joined(client: GatewayClient, session: str) -> GatewaySession:
     return GatewaySession(client, session, events)
 
 
+async def opened(client: GatewayClient, **options: Any) -> GatewaySession:
+    """One of this very gateway."""
+    made = await client.call("POST", "/v1/sessions", json=options, headers=HERE)
+    return await joined(client, made.json()["id"])
+
+
 async def test_a_session_goes_on_where_it_stood(
-    gateway: RunningGateway, leaving: RunningGateway, client: GatewayClient, doubles: Doubles
+    gateway: RunningGateway,
+    leaving: RunningGateway,
+    theirs: GatewayClient,
+    client: GatewayClient,
+    doubles: Doubles,
 ) -> None:
     doubles.script.voice_s = 1.0
-    async with GatewayClient(leaving.url) as theirs:
-        made = await theirs.call(
-            "POST", "/v1/sessions", json={"language": "zh", "persona": "A sage."}, headers=HERE
-        )
-        name = made.json()["id"]
-        session = await joined(theirs, name)
-        events = session._events
-        first = await session.ask("Who are you?")
-        await collect(session, "speaking")
-        leaving.inside.registry.gateways = []  # the one that takes its place has just begun
-        left = drain(leaving)
-        await until(lambda: leaving.inside.sessions.draining)
-        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
-        await events.wait_closed()
-        assert events.close_code == 1012
-        await session.aclose()
-        await left
-        assert not leaving.inside.sessions.all()
-        # Whoever still asks the old one is sent on; what is new is made elsewhere.
-        assert (await theirs.call("GET", f"/v1/sessions/{name}")).json()["language"] == "zh"
-        made = await theirs.call("POST", "/v1/sessions", json={})
-        assert gateway.inside.sessions.has(made.json()["id"])
-        with pytest.raises(GatewayError, match="about to end"):
-            await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
+    session = await opened(theirs, language="zh", persona="A sage.")
+    name, events = session.id, session._events
+    first = await session.ask("Who are you?")
+    await collect(session, "speaking")
+    leaving.inside.registry.gateways = []  # the one that takes its place has just begun
+    left = drain(leaving)
+    await until(lambda: leaving.inside.sessions.draining)
+    assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+    await events.wait_closed()
+    assert events.close_code == 1012
+    await session.aclose()
+    await left
+    assert not leaving.inside.sessions.all()
+    # Whoever still asks the old one is sent on; what is new is made elsewhere.
+    assert (await theirs.call("GET", f"/v1/sessions/{name}")).json()["language"] == "zh"
+    made = await theirs.call("POST", "/v1/sessions", json={})
+    assert gateway.inside.sessions.has(made.json()["id"])
+    with pytest.raises(GatewayError, match="about to end"):
+        await opened(theirs)
     session = await joined(client, name)
     second = await session.ask("And I?")
     seen = await collect(session, "finished", "failed")
@@ -162,7 +173,7 @@ async def test_a_session_goes_on_where_it_stood(
 
 
 async def test_no_number_stands_for_two_utterances_or_texts_of_a_session_that_goes_on(
-    leaving: RunningGateway, client: GatewayClient, doubles: Doubles
+    leaving: RunningGateway, theirs: GatewayClient, client: GatewayClient, doubles: Doubles
 ) -> None:
     """Captions of a page, and whoever waits for a text to be said, know them by their numbers."""
     doubles.script.hears = "And tomorrow?"
@@ -179,12 +190,10 @@ async def test_no_number_stands_for_two_utterances_or_texts_of_a_session_that_go
         await talk
         return next(e["utterance"] for e in heard if e["type"] == "transcript"), saying
 
-    async with GatewayClient(leaving.url) as theirs:
-        made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
-        session = await joined(theirs, made.json()["id"])
-        before = await told(session)
-        await drain(leaving)
-        await session.aclose()
+    session = await opened(theirs)
+    before = await told(session)
+    await drain(leaving)
+    await session.aclose()
     session = await joined(client, session.id)
     after = await told(session)
     assert after[0] > before[0] and after[1] > before[1]
@@ -195,9 +204,7 @@ async def test_a_session_in_which_too_much_was_said_for_one_message_goes_on_with
     gateway: RunningGateway, leaving: RunningGateway
 ) -> None:
     said = [{"side": "visitor", "text": f"{k}" + "问" * 1900} for k in range(100)]
-    async with GatewayClient(leaving.url) as theirs:
-        made = await theirs.call("POST", "/v1/sessions", json={"history": said}, headers=HERE)
-    name = made.json()["id"]
+    [name] = await made_in(leaving, 1, history=said)
     before = leaving.inside.sessions.get(name).said
     await drain(leaving)
     kept = gateway.inside.sessions.get(name).said
@@ -213,7 +220,7 @@ def last_asked(doubles: Doubles) -> list[str]:
 async def test_what_is_said_while_it_changes_hands_is_answered_once(
     gateway: RunningGateway,
     leaving: RunningGateway,
-    client: GatewayClient,
+    theirs: GatewayClient,
     doubles: Doubles,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -226,22 +233,19 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
         return await take(*arguments)
 
     monkeypatch.setattr(gateway.inside.sessions, "adopt", slowly)
-    async with GatewayClient(leaving.url) as theirs:
-        made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
-        name = made.json()["id"]
-        session = await joined(theirs, name)
-        given = leaving.inside.sessions.get(name)
-        left = drain(leaving)
-        await taking.wait()
-        woken = asyncio.create_task(given.wake())  # by whoever was on his way to it
-        await session._events.send('{"type": "text", "text": "Over the socket?"}')
-        asked = asyncio.create_task(session.ask("Over HTTP?"))
-        await asyncio.sleep(0)
-        may_take.set()
-        await asked
-        await left
-        with pytest.raises(DrainingError, match="goes on in another gateway"):
-            await woken
+    session = await opened(theirs)
+    given = leaving.inside.sessions.get(session.id)
+    left = drain(leaving)
+    await taking.wait()
+    woken = asyncio.create_task(given.wake())  # by whoever was on his way to it
+    await session._events.send('{"type": "text", "text": "Over the socket?"}')
+    asked = asyncio.create_task(session.ask("Over HTTP?"))
+    await asyncio.sleep(0)
+    may_take.set()
+    await asked
+    await left
+    with pytest.raises(DrainingError, match="goes on in another gateway"):
+        await woken
     # Whichever comes later takes the other's place before a word of its answer was heard: then
     # one answer is for both, and the first may not even have come to the language model.
     both = ["Over HTTP?", "Over the socket?"]
@@ -250,27 +254,23 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
 
 
 async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
-    leaving: RunningGateway, gateway: RunningGateway, doubles: Doubles, tmp_path: Path
+    leaving: RunningGateway, theirs: GatewayClient, gateway: RunningGateway, doubles: Doubles
 ) -> None:
     doubles.script.voice_s = 1.0
     gateway.inside.sessions.leaving.set()
     metrics.draining.set(0)  # others of this process have drained
     try:
-        async with GatewayClient(leaving.url) as theirs:
-            made = await theirs.call("POST", "/v1/sessions", json={}, headers=HERE)
-            session = await joined(theirs, made.json()["id"])
-            await session.ask("Who are you?")
-            await collect(session, "speaking")
-            left = drain(leaving)
-            assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
-            await left
-            await session._events.wait_closed()
-            assert session._events.close_code == 4410
-            async with httpx.AsyncClient(trust_env=False, verify=False) as http:
-                ready = await http.get(f"{leaving.url}/readyz")
-                told = await http.get(f"{leaving.url}/metrics")
-            assert ready.json()["status"] == "draining"
-            assert "\ndraining 1.0\n" in told.text
+        session = await opened(theirs)
+        await session.ask("Who are you?")
+        await collect(session, "speaking")
+        left = drain(leaving)
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        await left
+        await session._events.wait_closed()
+        assert session._events.close_code == 4410
+        async with httpx.AsyncClient(base_url=leaving.url, trust_env=False, verify=False) as http:
+            assert (await http.get("/readyz")).json()["status"] == "draining"
+            assert "\ndraining 1.0\n" in (await http.get("/metrics")).text
     finally:
         gateway.inside.sessions.leaving.clear()
 
