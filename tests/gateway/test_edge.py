@@ -273,25 +273,20 @@ async def test_pages_of_allowed_origins_use_the_api_and_no_others(
                     await opening
 
 
-@pytest.mark.parametrize(
-    ("origin", "matches"),
-    [
-        ("https://a.shop.example", True),
-        ("https://a.b.shop.example", True),
-        ("https://shop.example", False),
-        ("https://evilshop.example", False),
-        ("https://a.shop.example.evil", False),
-        ("http://a.shop.example", False),
-        ("https://a.shopxexample", False),
-        ("http://here:8", True),
-        ("http://here:80", False),
-        ("null", False),
-    ],
-)
-def test_an_origin_is_matched_whole(origin: str, matches: bool) -> None:
+def test_an_origin_is_matched_whole() -> None:
+    known = ["https://a.shop.example", "https://a.b.shop.example", "http://here:8"]
+    foreign = [
+        "https://shop.example",
+        "https://evilshop.example",
+        "https://a.shop.example.evil",
+        "http://a.shop.example",
+        "https://a.shopxexample",
+        "http://here:80",
+        "null",
+    ]
     pattern = origins_pattern(["https://*.shop.example", "http://here:8"])
-    assert bool(re.fullmatch(pattern, origin)) is matches
-    assert re.fullmatch(origins_pattern([]), origin) is None
+    assert [origin for origin in [*known, *foreign] if re.fullmatch(pattern, origin)] == known
+    assert not any(re.fullmatch(origins_pattern([]), origin) for origin in known)
 
 
 @pytest.mark.asyncio(loop_scope="module")
