@@ -239,14 +239,6 @@ def test_what_is_said_so_far_is_read_ahead(talk: Conversation, partial: str, rea
     assert of(talk.partial(1, "How far is the mo"), ReadAhead) == [], "what is typed comes first"
 
 
-def test_who_speaks_already_is_about_to_be_read_himself(talk: Conversation) -> None:
-    talk.submit_text("Hello?", 3)
-    talk.token(1, "Yes.", last=True, now=3)
-    talk.started(1)
-    talk.speech_started(1, 4)
-    assert of(talk.finished(1, 4), ReadAhead) == []
-
-
 def test_a_pause_prepares_an_answer_that_nobody_sees_until_the_words_are_final(
     talk: Conversation,
 ) -> None:
@@ -275,14 +267,6 @@ def test_a_visitor_who_goes_on_voids_what_was_prepared(talk: Conversation) -> No
     assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
     assert of(actions, TurnEvent) == []
     assert prompt(talk.final(1, "What is the time?", 2))[1:] == [("user", "What is the time?")]
-
-
-def test_other_final_words_begin_anew(talk: Conversation) -> None:
-    talk.speech_started(1, 0)
-    talk.paused(1, "What is", 0.8, 1)
-    actions = talk.final(1, "What is it?", 2)
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True)]
-    assert prompt(actions)[1:] == [("user", "What is it?")]
 
 
 def test_a_new_pause_replaces_what_was_prepared(talk: Conversation) -> None:
@@ -463,16 +447,3 @@ def test_a_held_turn_waits_for_the_visitor(talk: Conversation) -> None:
     assert talk.check(1000) == []
     talk.final(1, "Well", 1000)
     assert talk.check(1010) == []
-
-
-# ------------------------------------------------------------ history
-
-
-def test_the_history_is_bounded_and_starts_with_a_question(talk: Conversation) -> None:
-    for i in range(80):
-        talk.submit_text(f"q{i}", 0)
-        answer(talk, talk.epoch, f"a{i}")
-        talk.finished(talk.epoch, 0)
-    messages = prompt(talk.submit_text("last", 0))
-    assert len(messages) < 110
-    assert messages[0][0] == "system" and messages[1][0] == "user"

@@ -81,11 +81,6 @@ def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
     ]  # fmt: skip
 
 
-def test_words_that_may_yet_become_others_leave_it_silent(stopped: Conversation) -> None:
-    assert of(stopped.partial(1, "Yo right"), AnnounceTurn) == []
-    assert of(stopped.paused(1, "Yeah, right.", 0.9, 1.5), ResumeTurn) == [ResumeTurn(1, 1.0)]
-
-
 def test_few_words_end_it_once_they_are_all(stopped: Conversation) -> None:
     assert of(stopped.partial(1, "Paris"), AnnounceTurn) == []
     (announced, *_) = of(stopped.paused(1, "Paris?", 0.9, 1.5), AnnounceTurn)
@@ -101,13 +96,6 @@ def test_words_end_it_where_it_was_stopped(stopped: Conversation, word: str) -> 
     assert prompt(stopped.final(1, word, 2)) == [
         ("user", "Count."), ("assistant", "one two"), ("user", word),
     ]  # fmt: skip
-
-
-def test_a_pause_after_real_words_prepares_their_answer(talk: Conversation) -> None:
-    talk.speech_started(1, 1)
-    actions = talk.paused(1, "And five?", 0.9, 2)
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech", opens=True, held=True)]
-    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
 
 
 def test_a_listener_s_word_may_grow_into_a_question(talk: Conversation) -> None:
@@ -169,11 +157,6 @@ def test_somebody_who_coughs_twice_is_waited_for(stopped: Conversation) -> None:
 def test_without_ears_the_answer_goes_on(stopped: Conversation) -> None:
     assert of(stopped.stage_lost("asr", "gone", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
     assert stopped.state == "speaking"
-
-
-def test_typing_and_the_button_end_a_stopped_answer(stopped: Conversation) -> None:
-    assert of(stopped.interrupt(), CloseTurn) == [CloseTurn(1, "interrupted")]
-    assert stopped.doubt is None and stopped.discarded(1, 2)
 
 
 def test_without_marks_it_goes_on_where_it_stopped(talk: Conversation) -> None:

@@ -97,14 +97,6 @@ def test_it_goes_on_as_often_as_it_likes(talk: Conversation) -> None:
     assert said(talk) == [("user", f"{WHOLE} And of Cuba?")]
 
 
-def test_a_pause_that_is_no_end_after_all_prepares_the_longer_question(talk: Conversation) -> None:
-    talk.speech_started(2, 1.5)
-    talk.paused(2, "And of", 0.9, 2)
-    actions = talk.partial(2, "And of Chile")
-    assert of(actions, CloseTurn) == [CloseTurn(2, "discarded")]
-    assert prompt(talk.final(2, "And of Chile?", 3))[1:] == [("user", WHOLE)]
-
-
 @pytest.mark.parametrize("played_s", [0.1, 0.3, 0.4 + REACTION_S - 0.05])
 def test_less_than_a_word_of_the_answer_leaves_no_trace(
     talk: Conversation, played_s: float
@@ -301,15 +293,6 @@ def test_captions_of_a_question_that_another_s_late_words_part_come_to_their_end
     ]
 
 
-def test_what_comes_to_nothing_behind_words_that_came_late_lets_them_be_answered() -> None:
-    talk = Conversation()
-    talk.speech_started(1, 0)
-    talk.speech_started(2, 1.5)
-    talk.final(1, "What is the capital of Peru?", 1.6)
-    assert of(talk.discarded(2, 2), ResumeTurn) == [ResumeTurn(1, 0.0)]
-    assert talk.state == "thinking"
-
-
 def test_what_the_app_says_into_a_question_that_goes_on_parts_it(talk: Conversation) -> None:
     talk.speech_started(2, 1.5)
     talk.partial(2, "And of")
@@ -340,13 +323,6 @@ def test_what_a_tool_has_done_for_the_first_part_is_kept() -> None:
     (begin,) = of(actions, BeginAnswer)
     assert [m.role for m in begin.messages] == ["user", "assistant", "tool", "user"]
     assert begin.messages[-1].content == "And a taxi."
-
-
-def test_what_the_app_has_said_meanwhile_ends_the_turn_as_ever(talk: Conversation) -> None:
-    talk.speech_started(2, 1.5)
-    actions = talk.speak_unasked("say", 2)
-    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
-    assert of(talk.partial(2, "And of"), TranscriptEvent)[0].utterance == 2
 
 
 def test_what_is_typed_meanwhile_is_another_question(talk: Conversation) -> None:
