@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.answers.questions import exactly, normalised
+from gateway.answers.questions import normalised
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,3 @@ def test_questions_that_differ_stay_different(one: str, other: str, language: st
 @pytest.mark.parametrize(("text", "language"), [("Hello!", "en"), ("你好。", "zh"), ("Um…", "en")])
 def test_a_question_of_fillers_alone_stays(text: str, language: str) -> None:
     assert normalised(text, language)
-
-
-def test_only_blanks_do_not_count_for_an_exact_match() -> None:
-    assert exactly("  Who  are\nyou? ") == "Who are you?"
-    assert exactly("Who are you") != exactly("Who are you?")

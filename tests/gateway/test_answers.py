@@ -13,7 +13,7 @@ import pytest
 import pytest_asyncio
 from websockets.asyncio.client import ClientConnection
 
-from tests.gateway.conftest import Rig, RunningGateway, meets, until
+from tests.gateway.conftest import Rig, RunningGateway, eventually, meets, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
@@ -207,13 +207,10 @@ async def test_a_welcome_of_ones_own_and_none_for_a_visitor_who_speaks_first(
     assert created["welcome"] == "Hello, Anna."
     await client.call("POST", f"{path}/text", json={"text": "Hi."})
 
-    async def waiting() -> bool:
-        return bool((await client.call("GET", path)).json()["welcome"])
+    async def given_up() -> bool:
+        return not (await client.call("GET", path)).json()["welcome"]
 
-    for _ in range(100):
-        if not await waiting():
-            break
-    assert not await waiting()
+    await eventually(given_up)
     created = (await client.call("POST", "/v1/sessions", json={})).json()
     assert created["welcome"] == ""
 
