@@ -162,19 +162,26 @@ def test_silence_is_nothing() -> None:
 # ------------------------------------------------------------ in the conversation
 
 
+def answering(text: str) -> Conversation:
+    """In which this is being said."""
+    talk = Conversation()
+    talk.submit_text("Tell me.", 0)
+    talk.token(1, text, last=True, now=0)
+    talk.started(1)
+    return talk
+
+
 class Room:
     """An avatar that speaks, and what its microphone hears. The VAD marks whatever is loud."""
 
     def __init__(self, answer: np.ndarray) -> None:
         self.now = 0.0
-        self.talk, self.playout = Conversation(), Playout()
+        self.talk = answering("It was the best of times, it was the worst.")
+        self.playout = Playout()
         self.interruption = Interruption("s", self.playout, BargeIn(0.18))
         self.did: list[tuple[float, Action]] = []
-        self.talk.submit_text("Tell me.", 0)
-        self.talk.token(1, "It was the best of times, it was the worst.", last=True, now=0)
         self.playout.open_turn(1)
         self.playout.push_voice(1, answer, last=True)
-        self.talk.started(1)
 
     def run(self, mic: np.ndarray, *, speech_at_s: float) -> None:
         for tick in range(len(mic) // 320):
@@ -226,10 +233,7 @@ def test_a_visitor_stops_it_over_its_own_echo(answer: np.ndarray, visitor: np.nd
 
 
 def test_what_a_recogniser_makes_up_of_an_echo_ends_nothing_before_a_pause() -> None:
-    talk = Conversation()
-    talk.submit_text("Tell me.", 0)
-    talk.token(1, "Dig a hole twice as wide as its roots.", last=True, now=0)
-    talk.started(1)
+    talk = answering("Dig a hole twice as wide as its roots.")
     talk.speech_started(1, 2.0)
     talk.echo_heard(2.1)
     talk.partial(1, "I think I am going to be a little more")
@@ -241,10 +245,7 @@ def test_what_a_recogniser_makes_up_of_an_echo_ends_nothing_before_a_pause() -> 
 
 @pytest.mark.parametrize("hum", ["Mm-hm.", ""])
 def test_a_hum_made_of_an_echo_does_not_hide_who_speaks_over_it(hum: str) -> None:
-    talk = Conversation()
-    talk.submit_text("Tell me.", 0)
-    talk.token(1, "Rivers carry stones down from the mountains.", last=True, now=0)
-    talk.started(1)
+    talk = answering("Rivers carry stones down from the mountains.")
     talk.speech_started(1, 0.3)
     talk.echo_heard(0.4)
     talk.partial(1, hum)
@@ -254,10 +255,8 @@ def test_a_hum_made_of_an_echo_does_not_hide_who_speaks_over_it(hum: str) -> Non
     assert talk.turn is None
 
 
-def test_the_tail_of_an_answer_is_not_answered(answer: np.ndarray) -> None:
-    talk = Conversation()
-    talk.submit_text("Tell me.", 0)
-    talk.token(1, "It was the best of times, it was the worst.", last=True, now=0)
+def test_the_tail_of_an_answer_is_not_answered() -> None:
+    talk = answering("It was the best of times, it was the worst.")
     talk.finished(1, 10.0)
     talk.speech_started(1, 10.3)
     talk.echo_heard(10.4)
