@@ -15,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.stages import registry
+from gateway.stages import lease, registry
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, eventually, meets, until
@@ -156,16 +156,18 @@ async def test_a_service_killed_in_mid_answer(
 
 
 async def test_an_answer_is_not_written_before_there_is_a_voice_for_it(
-    client: GatewayClient, doubles: Doubles
+    client: GatewayClient, doubles: Doubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is written while it is away it will not have heard."""
     async with client.session() as session:
         path = f"/v1/sessions/{session.id}"
         await doubles.stop("tts")
         await eventually(lambda: _is_away(client, path, "tts"))
+        monkeypatch.setattr(lease, "RETURN_TIMEOUT_S", 0.5)
         await session.ask("Hello?")
         events = await collect(session, "failed")
         assert "tts: no replica serves the session now" in events[-1]["reason"]
+        monkeypatch.undo()
         await session.ask("And now?")
         await collect(session, "opened")
         await doubles.start("tts")
@@ -488,9 +490,11 @@ async def test_without_a_bus_nobody_is_let_in(
     nats = psutil.Process(rig.nats.process.pid)
     nats.suspend()
     try:
+        await rig.running.inside.registry.refresh()
         await refused(http, "bus", "does not answer")
     finally:
         nats.resume()
+    await rig.running.inside.registry.refresh()
     await eventually(lambda: let_in(http))
     await asyncio.to_thread(rig.nats.stop)
     await until(lambda: not rig.running.inside.bus.connected)

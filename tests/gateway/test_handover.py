@@ -254,8 +254,13 @@ async def test_what_is_said_while_it_changes_hands_is_answered_once(
 
 
 async def test_a_session_that_nobody_can_take_is_kept_until_its_turn_is_over(
-    leaving: RunningGateway, theirs: GatewayClient, gateway: RunningGateway, doubles: Doubles
+    leaving: RunningGateway,
+    theirs: GatewayClient,
+    gateway: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(handover, "_LOOKS_ALONE", 1)
     doubles.script.voice_s = 1.0
     gateway.inside.sessions.leaving.set()
     metrics.draining.set(0)  # others of this process have drained
