@@ -173,19 +173,6 @@ async def test_there_is_a_most_of_sessions(http: httpx.AsyncClient) -> None:
     assert "3" in problem(await http.post("/v1/sessions", json={}), 429)
 
 
-async def test_another_replica_takes_over_when_one_is_full(
-    http: httpx.AsyncClient, gateway: RunningGateway, doubles: Doubles
-) -> None:
-    doubles.script.slots = 1
-    await new_session(http)
-    first = doubles.running["tts"].instance
-    await doubles.start()
-    await meets(gateway, doubles)
-    session = await new_session(http)
-    info = (await http.get(f"/v1/sessions/{session}")).json()
-    assert info["stages"]["tts"] not in (None, first)
-
-
 # ------------------------------------------------------------ text and turns
 
 
