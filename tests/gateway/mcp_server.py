@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from pathlib import Path
 
 from mcp.server.mcpserver import MCPServer
@@ -58,15 +57,11 @@ async def wait() -> str:
 
 @server.tool()
 async def hold() -> str:
-    """Nobody else is answered before the file is gone."""
+    """Until the file is gone."""
     _tell_begun()
-    _wait_until_gone()
+    while Path(os.environ[WAITING_FILE]).exists():  # noqa: ASYNC110, ASYNC240
+        await asyncio.sleep(0.01)
     return "held"
-
-
-def _wait_until_gone() -> None:
-    while Path(os.environ[WAITING_FILE]).exists():
-        time.sleep(0.01)
 
 
 def _tell_begun() -> None:

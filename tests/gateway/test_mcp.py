@@ -135,17 +135,19 @@ async def test_a_visitor_who_interrupts_ends_the_call(
 
 
 async def test_a_server_that_ends_is_told_of_and_started_again(
-    client: GatewayClient, doubles: Doubles
+    monkeypatch: pytest.MonkeyPatch,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    doubles: Doubles,
 ) -> None:
+    monkeypatch.setattr(mcp_servers, "_PAUSES_S", (0.1,))
     (result,) = await told(client, doubles, ("c1", "shop_end", "{}"))
     assert result == "failed: the tool's server is not there now"
 
-    async def again() -> str:
-        return (await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')))[0]
-
-    async with asyncio.timeout(60):
-        while await again() != "2":
-            pass
+    tools = gateway.inside.sessions._answers.tools
+    await until(lambda: not tools.knows("shop_add"))
+    await until(lambda: tools.knows("shop_add"), timeout_s=60)
+    assert await told(client, doubles, ("c1", "shop_add", '{"a": 1, "b": 1}')) == ["2"]
 
 
 async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
@@ -162,31 +164,36 @@ async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
     monkeypatch.setattr(mcp_servers, "_listed", counted)
     monkeypatch.setattr(mcp_servers, "LOOK_S", 0.05)
     begun = tmp_path / "begun"
-    env = {mcp_server.WAITING_FILE: str(begun)}
-    servers = McpServers({"shop": McpServer.model_validate({**PROCESS, "env": env})})
-    await servers.start()
-    try:
-        held = asyncio.create_task(servers.call("shop_hold", "{}"))
-        await until(begun.exists)
-        monkeypatch.setattr(mcp_servers, "CONNECT_S", 0.05)
-        before = looks
-        await until(lambda: looks > before + 1 or held.done())
-        monkeypatch.undo()
-        begun.unlink()
-        assert await held == (True, "held")
-    finally:
-        await servers.stop()
+    monkeypatch.setenv(mcp_server.WAITING_FILE, str(begun))
+    async with over_http([], asyncio.Lock()) as url:
+        servers = McpServers({"shop": McpServer(url=url)})
+        await servers.start()
+        try:
+            held = asyncio.create_task(servers.call("shop_hold", "{}"))
+            await until(begun.exists)
+            monkeypatch.setattr(mcp_servers, "CONNECT_S", 0.05)
+            before = looks
+            await until(lambda: looks > before + 1 or held.done())
+            begun.unlink()
+            assert await held == (True, "held")
+        finally:
+            await servers.stop()
 
 
 @contextlib.asynccontextmanager
-async def over_http(headers: list[str | None]) -> AsyncIterator[str]:
-    """Where the server is found in this process; takes what is shown to it as x-key."""
+async def over_http(headers: list[str], turn: asyncio.Lock | None = None) -> AsyncIterator[str]:
+    """Where the server is found in this process; takes what is shown to it as x-key.
+
+    turn: whatever is asked waits for it.
+    """
     app = mcp_server.server.streamable_http_app()
 
     async def noting(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             headers.append(dict(scope["headers"]).get(b"x-key", b"").decode())
-        await app(scope, receive, send)
+        asks = turn is not None and scope.get("method") == "POST"
+        async with turn if turn is not None and asks else contextlib.nullcontext():
+            await app(scope, receive, send)
 
     async with served(uvicorn.Config(noting, port=0, log_level="error")) as port:
         yield f"http://127.0.0.1:{port}/mcp"
@@ -195,7 +202,7 @@ async def over_http(headers: list[str | None]) -> AsyncIterator[str]:
 async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    headers: list[str | None] = []
+    headers: list[str] = []
     async with over_http(headers) as url:
         shown = {"x-key": "7"}
         server = McpServer(url=url, headers=shown, tools=["add", "missing"])
