@@ -150,7 +150,7 @@ async def test_an_answer_that_is_asked_for_over_http_alone_comes_to_its_end(
 ) -> None:
     session = await new_session(http)
     await until(lambda: doubles.leases() == 0)
-    doubles.script.voice_s = 1.5
+    doubles.script.voice_s = 0.6  # twice as long as slots are held for nobody
     await finished(http, session, await say(http, session, "Hello?"))
     await until(lambda: doubles.leases() == 0)
 
@@ -183,14 +183,14 @@ async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_
     http: httpx.AsyncClient,
     doubles: Doubles,
 ) -> None:
-    monkeypatch.setattr(webrtc, "SILENT_S", 3.0)
-    monkeypatch.setattr(webrtc, "_LOOK_EVERY_S", 1.0)
+    monkeypatch.setattr(webrtc, "SILENT_S", 2.0)
+    monkeypatch.setattr(webrtc, "_LOOK_EVERY_S", 0.5)
     session = await new_session(http)
     browser = Browser(client, GatewaySession(client, session, None))  # type: ignore[arg-type]
     await browser.connect("viewer")
     audience = gateway.inside.sessions.get(session).audience
     with pytest.raises(TimeoutError):
-        await until(lambda: doubles.leases() == 0, timeout_s=5)
+        await until(lambda: doubles.leases() == 0, timeout_s=3)
     for transport in browser.pc._RTCPeerConnection__iceTransports:  # type: ignore[attr-defined]
         for protocol in transport._connection._protocols:
             protocol.transport.abort()

@@ -180,7 +180,7 @@ async def test_sound_faster_than_time_is_cut(
 async def test_a_slow_viewer_loses_pictures_and_nobody_else_does(
     monkeypatch: pytest.MonkeyPatch, session: str, gateway: RunningGateway
 ) -> None:
-    monkeypatch.setattr(broadcast, "QUEUE_LIMIT", 60)
+    monkeypatch.setattr(broadcast, "QUEUE_LIMIT", 20)
     viewers = gateway.inside.sessions.get(session).outlets.broadcast
     slow, fast = viewers.join(), viewers.join()
     received: list[bytes] = []

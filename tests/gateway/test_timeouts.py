@@ -24,13 +24,7 @@ def sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SWEEP_S", 0.1)
 
 
-async def test_a_session_that_nobody_uses_ends(http: httpx.AsyncClient, doubles: Doubles) -> None:
-    session = await new_session(http)
-    await until(lambda: doubles.leases() == 0)
-    assert "expired" in problem(await http.get(f"/v1/sessions/{session}"), 404)
-
-
-async def test_a_session_that_cannot_close_holds_no_slot_and_stops_nobody(
+async def test_a_session_that_nobody_uses_ends_though_others_cannot_close(
     gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     async def fail() -> None:
@@ -39,7 +33,9 @@ async def test_a_session_that_cannot_close_holds_no_slot_and_stops_nobody(
     for _ in range(2):
         broken = gateway.inside.sessions.get(await new_session(http))
         broken.audience.close = fail  # type: ignore[method-assign]
-        await until(lambda: doubles.leases() == 0)
+    session = await new_session(http)
+    await until(lambda: doubles.leases() == 0)
+    assert "expired" in problem(await http.get(f"/v1/sessions/{session}"), 404)
     assert (await http.get("/v1/sessions")).json()["sessions"] == []
 
 
