@@ -11,10 +11,7 @@ from gateway.talk.words import (
     is_misheard_hum,
     joined,
     same_question,
-    share_misheard,
-    share_repeated,
     without_echo,
-    words_of,
 )
 
 
@@ -24,9 +21,8 @@ from gateway.talk.words import (
         ("what is it", "What is it?"),
         ("What is the time, um", "What is the time?"),
         ("Uh, what is the time?", "What is the time?"),
-        ("It costs 1,000 euros.", "it costs 1000 euros"),
+        ("Don’t pay $1,234.50 at 10:30!", "don't pay 1234.50 at 10:30"),
         ("You can not go", "You cannot go."),
-        ("It’s late", "it's late"),
         ("今天天气怎么样", "今天天气怎么样？"),
         ("嗯，今天天气怎么样啊", "今天天气怎么样"),
     ],
@@ -52,70 +48,41 @@ def test_another_question(one: str, other: str) -> None:
     assert not same_question(one, other)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Uh-huh.",
-        "Mm-hmm",
-        "Yeah, right.",
-        "OK, I see.",
-        "嗯。",
-        "嗯，对。",
-        "好的，明白了",
-        "说得有道理。",
-        "哦，原来是这么回事！",
-        "…",
-        "Hm?",
-    ],
-)
+LISTENS = [
+    "Uh-huh.", "Mm-hmm", "Yeah, right.", "OK, I see.", "Hm?", "…", "That's fair.", "Oh, how nice!",
+    "I see what you mean.", "So true, yeah.", "嗯。", "嗯，对。", "好的，明白了", "说得有道理。",
+    "哦，原来是这么回事！",
+]  # fmt: skip
+INTERRUPTS = [
+    "Stop.", "Wait.", "No.", "Right, but why?", "OK stop", "What?", "Well done.",
+    "停", "等一下", "不对", "好的停", "我觉得不对",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LISTENS)
 def test_a_listener_s_word(text: str) -> None:
     assert is_backchannel(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Stop.",
-        "Wait.",
-        "No.",
-        "Right, but why?",
-        "OK stop",
-        "停",
-        "等一下",
-        "不对",
-        "好的停",
-        "我觉得不对",
-        "What?",
-    ],
-)
+@pytest.mark.parametrize("text", INTERRUPTS)
 def test_an_interruption(text: str) -> None:
     assert not is_backchannel(text)
     assert not is_backchannel(text, asked=True)
 
 
-def test_yes_is_an_answer_to_a_question_and_a_hum_is_not() -> None:
-    assert not is_backchannel("Yes.", asked=True)
-    assert not is_backchannel("好的", asked=True)
-    assert is_backchannel("Mm-hm", asked=True)
+def test_what_is_an_answer_to_a_question_and_what_is_not() -> None:
+    for text in ("Yes.", "好的", "That's fair.", "Oh, how nice!", "I see what you mean."):
+        assert not is_backchannel(text, asked=True), text
+    for text in ("Mm-hm", "Well."):
+        assert is_backchannel(text, asked=True), text
 
 
 def test_the_beginning_of_a_listener_s_word_may_become_one() -> None:
-    assert is_backchannel("I", complete=False) and not is_backchannel("I")
-    assert is_backchannel("yeah go", complete=False)
-    assert not is_backchannel("I want", complete=False)
-
-
-def test_words() -> None:
-    assert words_of("Don’t pay $1,234.50 at 10:30, 一二!") == [
-        "don't", "pay", "1234.50", "at", "10:30", "一", "二",
-    ]  # fmt: skip
-
-
-def test_repeated_words_count_in_order() -> None:
-    said = words_of("The capital of France is Paris, of course.")
-    assert share_repeated(words_of("capital France Paris"), said) == 1
-    assert share_repeated(words_of("Paris capital"), said) == 0.5
-    assert share_repeated([], said) == 0
+    assert not is_backchannel("I")
+    for text in ("I", "yeah go", "sounds"):
+        assert is_backchannel(text, complete=False), text
+    for text in ("I want", "no", "how"):
+        assert not is_backchannel(text, complete=False), text
 
 
 def test_a_question_is_seen_by_its_mark() -> None:
@@ -131,6 +98,7 @@ SAID = "The sea is a vast and mysterious place, home to many ships."
     [
         ("a vast and mysterious place", False, True, True),
         ("vast and mysteries place home", False, True, True),
+        ("place mysterious and vast a", False, True, False),
         ("many ships", False, True, False),  # a visitor who asks back
         ("many ships", True, True, True),
         ("Stop.", True, True, False),
@@ -154,26 +122,12 @@ def test_our_own_words_misheard(text: str, said: str) -> None:
     assert is_echo(text, said, sounds_like_it=True, complete=True)
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["Can I ask something else?", "Let us talk about music.", "What do you mean by that?", "Stop."],
-)
-def test_what_a_visitor_says_is_not_our_words_misheard(text: str) -> None:
+def test_what_a_visitor_says_is_not_our_words_misheard() -> None:
     said = "To plant a tree, dig a hole twice as wide as its roots. Set it in straight."
-    assert not is_echo(text, said, sounds_like_it=True, complete=True)
-
-
-def test_a_word_that_stops_people_is_never_misheard() -> None:
-    said = "on the tops of the hills"
-    assert share_misheard(["stop"], words_of(said)) > 0.7
-    assert not is_echo("Stop", said, sounds_like_it=True, complete=True)
-
-
-def test_words_sound_like_others_by_the_letters_they_share() -> None:
-    said = words_of("to plant a tree")
-    assert share_misheard(said, said) == 1.0
-    assert share_misheard(words_of("do blend a three"), said) > 0.8
-    assert share_misheard(words_of("give me some music"), said) < 0.5
+    for text in ("Can I ask something else?", "Let us talk about music.", "What do you mean?"):
+        assert not is_echo(text, said, sounds_like_it=True, complete=True), text
+    alike = "on the tops of the hills"
+    assert not is_echo("Stop", alike, sounds_like_it=True, complete=True), "it stops people"
 
 
 @pytest.mark.parametrize(
@@ -256,11 +210,6 @@ def test_a_listener_s_word_in_mandarin(
     assert told is hum
 
 
-def test_well_alone_is_no_interruption() -> None:
-    assert is_backchannel("Well.", asked=True)
-    assert not is_backchannel("Well done.")
-
-
 @pytest.mark.parametrize(
     ("first", "second", "both"),
     [
@@ -283,16 +232,3 @@ def test_well_alone_is_no_interruption() -> None:
 )
 def test_what_a_pause_has_parted(first: str, second: str, both: str) -> None:
     assert joined(first, second) == both
-
-
-@pytest.mark.parametrize(
-    "text", ["That's fair.", "Oh, how nice!", "I see what you mean.", "So true, yeah."]
-)
-def test_what_listeners_think_of_it(text: str) -> None:
-    assert is_backchannel(text)
-    assert not is_backchannel(text, asked=True)
-
-
-@pytest.mark.parametrize(("text", "listens"), [("no", False), ("how", False), ("sounds", True)])
-def test_a_beginning_that_stops_people_is_no_listener_s(text: str, *, listens: bool) -> None:
-    assert is_backchannel(text, complete=False) is listens
