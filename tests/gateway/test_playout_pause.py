@@ -45,13 +45,18 @@ def test_a_duck_is_a_ramp_and_loses_nothing() -> None:
 
 def test_a_paused_turn_is_silent_within_a_tick_and_shows_idle_pictures() -> None:
     target = speaking()
+    target.pause(2)
+    assert not target.paused, "it is another one"
     target.pause(1)
+    target.pause(1)
+    target.resume(2, 0)
     fade, *silence = run(target, 5)
     assert fade.pcm[0] == 1100 and not fade.pcm[FADE_SAMPLES:].any()
     assert not any(t.pcm.any() for t in silence)
     assert target.playing and target.paused
     target.push_picture(synced(1, 9))  # under way when it was paused
     target.push_picture(idle(name=b"broken"))
+    target.push_picture(synced(1, 10, key=True))  # was asked for, and under way
     target.push_picture(idle(key=True, name=b"rest"))
     assert shown(run(target, 2)) == [b"rest"]
     assert events(run(target, 100)) == []
@@ -75,15 +80,6 @@ def test_it_goes_on_from_an_earlier_sample_with_new_pictures() -> None:
     assert [p.skew_s for t in ticks for p in t.pictures] == [0, 0]
     assert events(ticks) == ["finished"]
     assert sum(t.pcm.any() for t in ticks) == 44  # 50 ticks but the first 6
-
-
-def test_a_picture_of_the_paused_turn_does_not_stand_in_the_way_of_idle_ones() -> None:
-    target = speaking()
-    target.pause(1)
-    run(target, 1)
-    target.push_picture(synced(1, 9, key=True))  # was asked for, and under way
-    target.push_picture(idle(key=True, name=b"rest"))
-    assert shown(run(target, 2)) == [b"rest"]
 
 
 def test_it_does_not_wait_for_pictures_for_ever() -> None:
@@ -143,16 +139,6 @@ def test_a_voice_that_comes_during_a_pause_waits() -> None:
     assert target.underruns == 0
     target.resume(1, target.played_samples)
     assert sum(t.pcm.any() for t in run(target, 10)) == 4  # on its grid: the first tick again
-
-
-def test_a_pause_of_another_turn_or_twice_does_nothing() -> None:
-    target = speaking()
-    target.pause(2)
-    assert not target.paused
-    target.pause(1)
-    target.pause(1)
-    target.resume(2, 0)
-    assert target.paused
 
 
 def test_the_past_is_bounded() -> None:
