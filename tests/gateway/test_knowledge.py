@@ -215,6 +215,7 @@ SETTINGS = {"knowledge": Path(__file__).parents[1] / "knowledge" / "texts"}
 async def test_passages_go_with_the_question_and_clients_see_where_they_stand(
     client: GatewayClient, doubles: Doubles
 ) -> None:
+    doubles.script.voice_s = 0.04
     async with client.session() as session:
         await session.ask("When do you open on Sundays?")
         events = await collect(session, "finished")

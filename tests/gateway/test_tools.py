@@ -290,6 +290,7 @@ async def test_a_client_does_what_an_answer_calls(
     client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
     doubles.script.calls = [("c7", "get_weather", '{"city": "Rome"}')]
+    doubles.script.voice_s = 0.04
     async with client.session(tools=TOOLS, tool_choice={"name": "get_weather"}) as session:
         await session.ask("How is the weather?")
         call = await next_call(session)
