@@ -16,28 +16,12 @@ from visavis.serving.admission.departures import Departures
 from visavis.serving.discovery import Replica
 
 
-def test_first_come_first_served_and_who_leaves_frees_his_place() -> None:
-    line: Line[str] = Line(2, patience_s=10.0)
-    ann, bob = line.join("a", "", 0.0), line.join("b", "", 0.0)
-    assert line.full
-    assert (line.position(ann), line.position(bob)) == (1, 2)
-    line.end(ann, Phase.LEFT)
-    assert (line.head, line.position(ann), line.position(bob)) == (bob, 0, 1)
-    assert line.find("a") is None
-
-
 def test_a_place_that_nobody_asks_for_is_given_up() -> None:
     line: Line[str] = Line(9, patience_s=10.0)
     gone, there = line.join("a", "", 0.0), line.join("b", "", 0.0)
     there.seen_s = 9.0
     assert line.expire(11.0) == [gone]
     assert (gone.phase, there.phase, len(line)) == (Phase.LEFT, Phase.WAITING, 1)
-
-
-def test_nothing_is_told_where_no_visit_has_ended_yet() -> None:
-    departures = Departures()
-    departures.opened("a", 0.0)
-    assert departures.waits_s(2, 60.0) == [None, None]
 
 
 def departures_of_visits(seconds: float) -> Departures:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from gateway import metrics
 from gateway.session.session import Session
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -177,7 +176,6 @@ async def test_a_listener_s_word_does_not_end_the_answer(
 async def test_a_contradicted_answer_leaves_no_trace(
     visitor: Visitor, session: GatewaySession, doubles: Doubles, client: GatewayClient
 ) -> None:
-    wasted = metrics.speculation_wasted_voice_seconds._value.get()
     await visitor.does(E.SPEECH_STARTED)
     await visitor.does(E.PAUSED, "Tell me", end_of_turn_probability=0.9)
     await until(lambda: doubles.seen.prompts)
@@ -191,7 +189,6 @@ async def test_a_contradicted_answer_leaves_no_trace(
     assert {e["turn"] for e in events if e.get("turn")} == set(answered) == {answered[0]}
     assert [r["turn"] for r in records] == [answered[0]]
     assert [m[1] for m in doubles.seen.prompts[-1]] == ["Tell me about Peru."]
-    assert metrics.speculation_wasted_voice_seconds._value.get() >= wasted
 
 
 async def test_the_sound_goes_silent_at_once(

@@ -6,6 +6,7 @@ import asyncio
 import json
 from typing import Any
 
+import grpc
 import httpx
 import pytest
 import websockets
@@ -113,8 +114,6 @@ async def test_the_line_moves_on_as_sessions_end_and_visitors_leave(
 async def test_who_asks_for_what_cannot_be_is_told_so_when_his_turn_has_come(
     gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
-    import grpc
-
     session = await first_session(http)
     place = (await post(http, queue=True, avatar="nobody")).json()
     doubles.script.refuse["face"] = grpc.StatusCode.NOT_FOUND

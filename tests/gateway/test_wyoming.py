@@ -225,25 +225,21 @@ async def test_text_that_is_still_written_is_spoken_already(connect: Any) -> Non
 
 
 async def test_a_conversation_goes_on_by_its_id(connect: Any) -> None:
-    system, user, assistant = (
-        llm_pb2.Message.SYSTEM,
-        llm_pb2.Message.USER,
-        llm_pb2.Message.ASSISTANT,
-    )
+    roles = llm_pb2.Message
     client = await connect()
     client.send("transcript", text="What time is it?", context={"conversation_id": "a"})
     events = await client.receive("handled-stop")
     assert kinds(events) == ["handled-start", "handled-chunk", "handled", "handled-stop"]
     assert events[-2].data == {"text": "It is late.", "context": {"conversation_id": "a"}}
-    assert TOLD.messages[0][0] == system and "You are the house." in TOLD.messages[0][1]
+    assert TOLD.messages[0][0] == roles.SYSTEM and "You are the house." in TOLD.messages[0][1]
     again = await connect()  # Home Assistant opens one for each request
     again.send("transcript", text="Sure?", context={"conversation_id": "a"})
     await again.receive("handled-stop")
-    exchange = ((user, "What time is it?"), (assistant, "It is late."), (user, "Sure?"))
-    assert TOLD.messages[1:] == exchange
+    before = ((roles.USER, "What time is it?"), (roles.ASSISTANT, "It is late."))
+    assert TOLD.messages[1:] == (*before, (roles.USER, "Sure?"))
     again.send("transcript", text="Who?", language="en")
     fresh = (await again.receive("handled-stop"))[0].data["context"]["conversation_id"]
-    assert TOLD.messages[1:] == ((user, "Who?"),) and fresh not in ("", "a")
+    assert TOLD.messages[1:] == ((roles.USER, "Who?"),) and fresh not in ("", "a")
     again.send("transcript", text=" ")
     assert (await again.receive("not-handled"))[0].data["text"] == ""
 
