@@ -337,9 +337,3 @@ def test_of_a_face_that_is_deleted_no_loop_stays() -> None:
     shelf.give_back(held)
     shelf.forget("ann")
     assert len(shelf) == 1 and shelf.bytes == loop_of().size_bytes
-
-
-@pytest.mark.parametrize("frame", [0, 1, 24, 26, 74, 75, 1_000_001])
-def test_key_frames_are_found_beyond_the_end(frame: int) -> None:
-    found = loop_of().keyframe_from(frame)
-    assert frame <= found < frame + SECOND and found % SECOND == 0
