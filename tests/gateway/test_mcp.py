@@ -27,13 +27,6 @@ from visavis.v1 import llm_pb2
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-_ROOT = Path(__file__).parents[2]
-PROCESS = {
-    "command": sys.executable,
-    "args": ["-m", "tests.gateway.mcp_server"],
-    "cwd": str(_ROOT),
-}
-
 
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -45,7 +38,12 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def settings(tmp_path_factory: pytest.TempPathFactory, waiting: Path) -> dict[str, Any]:
     """Of a gateway with a server in a process of its own, and one that cannot be started."""
     file = tmp_path_factory.mktemp("mcp") / "servers.json"
-    shop = {**PROCESS, "env": {mcp_server.WAITING_FILE: str(waiting)}}
+    shop = {
+        "command": sys.executable,
+        "args": ["-m", "tests.gateway.mcp_server"],
+        "cwd": str(Path(__file__).parents[2]),
+        "env": {mcp_server.WAITING_FILE: str(waiting)},
+    }
     servers = {"shop": shop, "gone": {"command": "/nowhere/at/all"}}
     file.write_text(json.dumps({"mcpServers": servers}))
     return {"mcp": file}
