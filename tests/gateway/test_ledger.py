@@ -88,7 +88,7 @@ def test_the_voice_waits_for_a_picture_so_long_and_for_a_tick(
     picture_ms: float | None, started_ms: float, waited_for: bool
 ) -> None:
     """One that comes late, or never, has held up nothing after the start."""
-    told = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
+    told: dict[str, float] = {name: at for name, at in IN_SERIES.items() if name != "first_picture"}
     told |= {"started": started_ms} | ({} if picture_ms is None else {"first_picture": picture_ms})
     found = spans(ledger(told))
     kind, other = ("wait", "queue") if waited_for else ("queue", "wait")
