@@ -16,13 +16,9 @@ from visavis.wire.media import BLENDSHAPES_BYTES, VideoCodec
 JAW_OPEN = 24
 """Which of the 52 it is."""
 
-_ENCODERS = {
-    VideoCodec.H264: (
-        "libx264",
-        {"preset": "ultrafast", "tune": "zerolatency", "profile": "baseline"},
-    ),
-    VideoCodec.VP8: ("libvpx", {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0"}),
-}
+_H264 = {"preset": "ultrafast", "tune": "zerolatency", "profile": "baseline"}
+_VP8 = {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "0"}
+_ENCODERS = {VideoCodec.H264: ("libx264", _H264), VideoCodec.VP8: ("libvpx", _VP8)}
 
 
 class PictureEncoder:
@@ -67,19 +63,8 @@ class PictureEncoder:
     ) -> Picture:
         """A picture of `turn`, or an idle one of turn 0."""
         payload, key = self.encode(brightness, keyframe=keyframe)
-        return Picture(
-            turn,
-            index,
-            turn == 0,
-            self.codec,
-            key,
-            self.size,
-            self.size,
-            self.fps,
-            payload,
-            last,
-            self.made,
-        )
+        form = (self.codec, key, self.size, self.size, self.fps)
+        return Picture(turn, index, turn == 0, *form, payload, last, self.made)
 
 
 class PoseEncoder:

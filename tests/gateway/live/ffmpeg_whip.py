@@ -19,7 +19,7 @@ import av
 
 from tests.gateway.media import tone
 
-SOUND_S = 2.0
+SOUND_S = 1.0
 _RATE_HZ = 48_000
 _FRAME_SAMPLES = 960
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import threading
 from dataclasses import dataclass, field
@@ -53,7 +54,6 @@ class RtmpServer:
         self.received = Received()
         self.codecs: list[str] = []
         self.metadata: dict[str, str] = {}
-        self.error = ""
         self._url = f"rtmp://127.0.0.1:{port}{path}"
         self._leave = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -72,16 +72,16 @@ class RtmpServer:
 
     def _run(self) -> None:
         options = {"listen": "1", "analyzeduration": "300000"}
-        try:
-            with av.open(self._url, options=options, timeout=20) as stream:
-                self.codecs = [s.codec_context.name for s in stream.streams]
-                self.metadata = dict(stream.metadata)
-                for frame in stream.decode(video=0, audio=0):
-                    self.received.take(frame)
-                    if self._leave.is_set():
-                        return
-        except av.FFmpegError as error:
-            self.error = type(error).__name__
+        with (
+            contextlib.suppress(av.FFmpegError),
+            av.open(self._url, options=options, timeout=20) as stream,
+        ):
+            self.codecs = [s.codec_context.name for s in stream.streams]
+            self.metadata = dict(stream.metadata)
+            for frame in stream.decode(video=0, audio=0):
+                self.received.take(frame)
+                if self._leave.is_set():
+                    return
 
 
 class WhipEndpoint:
