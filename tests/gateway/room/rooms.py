@@ -71,8 +71,18 @@ class Talk:
             case Hush():
                 self.end("interrupted")
 
+    def ask(self, text: str = "say something?") -> None:
+        """Anna's comment is put to the avatar."""
+        self.host.take(by("Anna", text), self.now)
+        self.wait(1.0)
+
     def speak(self) -> None:
         self.host.began(self.turn, self.now)
+
+    def finish(self) -> None:
+        """What was begun is said to its end."""
+        self.speak()
+        self.end()
 
     def end(self, how: str = "finished") -> None:
         self.open, self.left_s = None, None

@@ -51,8 +51,7 @@ def test_an_answer_that_does_not_begin_in_time_is_not_said() -> None:
 
 def test_one_chosen_ahead_that_has_become_too_old_gives_way_to_another() -> None:
     talk = Talk(host(answer_within_s=15.0))
-    talk.host.take(by("Anna", "what is this?"), 0.0)
-    talk.wait(1.0)
+    talk.ask("what is this?")
     talk.speak()
     talk.host.take(by("Ben", "and what is that thing?", 1.0), 1.0)
     talk.left_s = 2.0
@@ -68,8 +67,7 @@ def test_one_chosen_ahead_that_has_become_too_old_gives_way_to_another() -> None
 
 def test_a_blocked_word_in_an_answer_stops_it_before_it_is_spoken() -> None:
     talk = Talk(host())
-    talk.host.take(by("Anna", "say something?"), 0.0)
-    talk.wait(1.0)
+    talk.ask()
     assert talk.host.said(talk.turn, "You are a grob", last=False) is None
     assert talk.host.said(talk.turn, "nik", last=False) is None, "it may go on: grobnikers"
     order = talk.host.said(talk.turn, ", I", last=False)
@@ -95,8 +93,7 @@ def test_what_could_not_begin_is_tried_again_and_then_given_up() -> None:
 
 def test_a_turn_whose_end_nobody_tells_does_not_silence_the_room() -> None:
     talk = Talk(host())
-    talk.host.take(by("Anna", "say something?"), 0.0)
-    talk.wait(1.0)
+    talk.ask()
     talk.open = None  # something else was said instead, and the event was lost
     talk.wait(5.0)
     assert talk.host.current is None
@@ -112,8 +109,7 @@ def test_the_operator_comes_first_also_while_the_room_is_paused() -> None:
     assert talk.host.say("We begin in a minute.")
     talk.wait(0.2)
     assert talk.begun[0].text == "We begin in a minute." and not talk.begun[0].asked
-    talk.speak()
-    talk.end()
+    talk.finish()
     talk.host.paused = False
     talk.wait(1.0)
     assert talk.begun[1].why is Why.COMMENT
@@ -121,8 +117,7 @@ def test_the_operator_comes_first_also_while_the_room_is_paused() -> None:
 
 def test_what_could_not_begin_waits_for_the_end_of_a_pause() -> None:
     talk = Talk(host())
-    talk.host.take(by("Anna", "say something?"), 0.0)
-    talk.wait(1.0)
+    talk.ask()
     (speech,), talk.open = talk.begun, None
     talk.host.failed(speech, talk.now)
     talk.host.paused = True
@@ -135,8 +130,7 @@ def test_what_could_not_begin_waits_for_the_end_of_a_pause() -> None:
 
 def test_what_waits_while_the_room_is_paused_grows_old() -> None:
     talk = Talk(host(answer_within_s=10.0))
-    talk.host.take(by("Anna", "say something?"), 0.0)
-    talk.wait(1.0)
+    talk.ask()
     talk.speak()
     talk.host.take(by("Ben", "and what is that thing?", 1.0), 1.0)
     talk.left_s = 1.0
@@ -173,12 +167,9 @@ def test_idle_talk_comes_when_nothing_else_does() -> None:
     talk.wait(19.0)
     assert talk.begun == []
     talk.wait(1.5)
-    talk.speak()
-    talk.end()
-    talk.host.take(by("Anna", "say something?", talk.now), talk.now)
-    talk.wait(1.0)
-    talk.speak()
-    talk.end()
+    talk.finish()
+    talk.ask()
+    talk.finish()
     talk.wait(19.0)
     assert len(talk.begun) == 2
     talk.wait(1.5)
@@ -196,13 +187,11 @@ def test_gifts_are_thanked_together_between_answers_and_a_payer_for_his_question
     talk.host.take(paid, 0.0)
     talk.wait(0.9)
     assert talk.texts == ["Cat asks: “who are you?”"], "more gifts may be about to come"
-    talk.speak()
-    talk.end()
+    talk.finish()
     talk.wait(1.0)
     assert talk.begun[1].text == "Thank you, Cat, Anna and Ben, for your gifts!"
     assert talk.begun[1].why is Why.THANKS and talk.begun[1].gifts == 4
-    talk.speak()
-    talk.end()
+    talk.finish()
     outcomes = talk.host.selection.outcomes
     assert outcomes == {Outcome.THANKED: 4, Outcome.ANSWERED: 1, Outcome.REPEATED: 1}
 

@@ -92,10 +92,9 @@ def test_a_comment_is_cleaned(written: str, read: str) -> None:
 
 
 def test_a_comment_made_to_take_long_does_not() -> None:
-    began_s = time.perf_counter()
-    for _ in range(50):
-        clean("-a" * 2000)
-    assert time.perf_counter() - began_s < 2.0, "everything else would stand still"
+    began_s = time.thread_time()
+    clean("-a" * 8000)
+    assert time.thread_time() - began_s < 1.0, "everything else would stand still"
 
 
 def test_names_are_such_as_can_be_said() -> None:

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from gateway.room.choosing.comments import Author, Comment, Kind, Outcome
 from gateway.room.choosing.likeness import likeness, shape_of
-from gateway.room.choosing.selection import Entry, Rules, Selection
+from gateway.room.choosing.selection import Entry, Selection
 from tests.gateway.room.rooms import WORDS, by, selection
 
 
@@ -159,46 +154,3 @@ def test_words_blocked_and_comments_removed_later_are_gone() -> None:
     assert room.outcomes[Outcome.REMOVED] == 1
     assert room.skip("test", "c") and not room.skip("test", "c")
     assert room.waiting(1.0) == []
-
-
-_TEXTS = st.sampled_from(
-    [
-        "what is it?",
-        "What is it??",
-        "hello there you",
-        "!x",
-        "grobnik",
-        "😀",
-        "你好吗",
-        "who are you",
-    ]
-) | st.text(max_size=30)
-_EVENTS = st.lists(
-    st.tuples(st.integers(0, 4), _TEXTS, st.floats(0, 8), st.booleans(), st.integers(0, 30)),
-    max_size=60,
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(_EVENTS)
-def test_every_comment_ends_in_one_way_and_nothing_grows(
-    events: list[tuple[int, str, float, bool, int]],
-) -> None:
-    rules = Rules(places=5, per_author=2, answer_within_s=20.0)
-    room = Selection(rules, WORDS)
-    now, answered = 0.0, []
-    for author, text, wait_s, picks, number in events:
-        now += wait_s
-        comment = Comment(f"c{number}", "test", Author(str(author), f"A{author}"), text, now - 1)
-        room.take(comment, now)
-        if picks and (entry := room.pick(now, 2.0)) is not None:
-            assert now + 2.0 - entry.comment.at_s <= rules.answer_within_s
-            assert not WORDS.find(entry.text)
-            room.over(entry, Outcome.ANSWERED, now)
-            answered.append((now, entry))
-        waiting = Counter(e.comment.author_key for e in room.waiting(now))
-        assert sum(waiting.values()) <= rules.places
-        assert room.received == sum(room.outcomes.values()) + room.places_taken
-    for i, (at_s, entry) in enumerate(answered):
-        for earlier_s, earlier in answered[:i]:
-            assert at_s - earlier_s > rules.remembered_s or entry.shape.plain != earlier.shape.plain
