@@ -31,9 +31,6 @@ class HlsViewers:
         self._seats = seats
         self._asked_at_s: OrderedDict[str, float] = OrderedDict()
 
-    def __len__(self) -> int:
-        return len(self._asked_at_s)
-
     def hand_out(self, now_s: float) -> str:
         """A token for somebody who is about to watch.
 

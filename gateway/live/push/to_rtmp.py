@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -28,14 +27,9 @@ class RtmpPush:
     """One connection to an RTMP server. figures: are counted on. on_keyframe: it waits for one."""
 
     def __init__(
-        self,
-        address: PushAddress,
-        figures: Figures,
-        on_keyframe: Callable[[], None],
-        tls: ssl.SSLContext | None = None,
+        self, address: PushAddress, figures: Figures, on_keyframe: Callable[[], None]
     ) -> None:
         self._address = address
-        self._tls = tls
         self._on_keyframe = on_keyframe
         self._flow = Flow(figures)
         self._figures = figures
@@ -47,9 +41,7 @@ class RtmpPush:
 
     async def open(self) -> None:
         """Connect, and begin to publish. Raises PushError."""
-        tls = self._tls
-        if self._address.encrypted and tls is None:
-            tls = await asyncio.to_thread(client_context)
+        tls = await asyncio.to_thread(client_context) if self._address.encrypted else None
         with self._judged():
             self._publisher = await RtmpPublisher.open(self._address, tls)
 

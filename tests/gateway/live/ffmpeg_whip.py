@@ -16,8 +16,7 @@ from fractions import Fraction
 from typing import Any
 
 import av
-
-from tests.gateway.media import tone
+import numpy as np
 
 SOUND_S = 1.0
 _RATE_HZ = 48_000
@@ -26,7 +25,8 @@ _FRAME_SAMPLES = 960
 
 def publish(url: str, options: dict[str, str]) -> None:
     """A sine of 440 Hz in real time. Raises av.FFmpegError where there is no connection."""
-    wave = tone(int(SOUND_S * _RATE_HZ)).repeat(2)[None]
+    turns = np.arange(int(SOUND_S * _RATE_HZ)) * 440 / _RATE_HZ
+    wave = (16_000 * np.sin(2 * np.pi * turns)).astype(np.int16).repeat(2)[None]
     with av.open(url, "w", format="whip", options=options) as out:
         sound: Any = out.add_stream("libopus", rate=_RATE_HZ, layout="stereo")
         out.start_encoding()
