@@ -148,10 +148,6 @@ class Items:
         self._items.remove(item)
         return item
 
-    @property
-    def last_id(self) -> str | None:
-        return self._items[-1].id if self._items else None
-
     def messages(self, but: Item | None = None) -> list[Message]:
         """What the language model reads of it. but: an answer on its way, which is left out."""
         return messages_of(item for item in self._items if item is not but)
