@@ -16,12 +16,7 @@ _DELTAS = {
     "response.output_text.delta": "text",
     "response.function_call_arguments.delta": "arguments",
 }
-_ENDS = {
-    "response.output_audio.done": "audio",
-    "response.output_audio_transcript.done": "transcript",
-    "response.output_text.done": "text",
-    "response.function_call_arguments.done": "arguments",
-}
+_ENDS = {kind.replace(".delta", ".done"): what for kind, what in _DELTAS.items()}
 _OUTCOMES = ("completed", "cancelled", "incomplete", "failed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MappingProxyType
 from typing import Any, Self
@@ -482,8 +482,9 @@ class Caller:
         await self.pc.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
         return str(answer.headers["Location"])
 
-    async def until(self, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        found = await until(lambda: [event for event in self.heard if met(event)])
+    async def until(self, kind: str) -> dict[str, Any]:
+        """The first event of this kind."""
+        found = await until(lambda: [event for event in self.heard if event["type"] == kind])
         return dict(found[0])
 
 
@@ -493,16 +494,16 @@ async def test_a_call_is_answered_with_voice_and_where_it_is_asked_for_with_the_
     caller = Caller()
     try:
         where = await caller.call(http, video=True)
-        await caller.until(lambda event: event["type"] == "session.created")
+        await caller.until("session.created")
         call_id = where.rpartition("/")[2]
         async with Client.connect(gateway, f"/v1/realtime?call_id={call_id}") as beside:
             await beside.until("session.created")
             await beside.say("response.create")
-            done = await caller.until(lambda event: event["type"] == "response.done")
+            done = await caller.until("response.done")
             assert (await beside.until("response.done"))["response"] == done["response"]
         answered = done["response"]["output"][0]["content"][0]["transcript"]
         assert answered == doubles.script.answer
-        await caller.until(lambda event: event["type"] == "output_audio_buffer.stopped")
+        await caller.until("output_audio_buffer.stopped")
         kinds = [event["type"] for event in caller.heard]
         assert "response.output_audio.delta" not in kinds
         assert "output_audio_buffer.started" in kinds
@@ -520,7 +521,7 @@ async def test_who_hangs_up_leaves_nothing_behind(
 ) -> None:
     caller = Caller()
     await caller.call(http, video=False)
-    await caller.until(lambda event: event["type"] == "session.created")
+    await caller.until("session.created")
     assert set(caller.tracks) == {"audio"}, "no face: nobody asked for it"
     await caller.pc.close()
     await until(lambda: not gateway.inside.sessions.all())

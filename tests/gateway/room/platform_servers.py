@@ -148,21 +148,22 @@ class BilibiliServer:
 class YouTubeServer:
     """The Data API's live chat. pages: one after the other; the last is told again."""
 
-    def __init__(self, *pages: list[dict[str, Any]], refusal: str = "") -> None:
+    def __init__(self, *pages: list[dict[str, Any]]) -> None:
         self.asked: list[dict[str, str]] = []
         self.posted: list[dict[str, Any]] = []
         self.url = ""
         self._pages = pages
-        self._refusal = refusal
+        self.refusal = ""
+        """The reason for which everything is refused."""
 
     async def messages(self, request: Request) -> Response:
         self.asked.append({**request.query_params, **_shown(request)})
-        if self._refusal:
-            error: dict[str, Any] = {"message": "no", "errors": [{"reason": self._refusal}]}
-            if self._refusal == "API_KEY_INVALID":
+        if self.refusal:
+            error: dict[str, Any] = {"message": "no", "errors": [{"reason": self.refusal}]}
+            if self.refusal == "API_KEY_INVALID":
                 about = "type.googleapis.com/google.rpc.ErrorInfo"
                 error["errors"] = [{"reason": "badRequest"}]
-                error["details"] = [{"@type": about, "reason": self._refusal}]
+                error["details"] = [{"@type": about, "reason": self.refusal}]
                 return JSONResponse({"error": {"code": 400, **error}}, 400)
             return JSONResponse({"error": {"code": 403, **error}}, 403)
         if request.method == "POST":

@@ -277,6 +277,11 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
         assert adapter.posts and not YouTube("chat1", api_key="k").posts
         await adapter.post(_comment("x"), "Hello " * 60)
         await adapter.post(_comment("x"), "你好，" * 100)
+        refusals = {"liveChatEnded": RefusedError, "API_KEY_INVALID": RefusedError}
+        for reason, error in (*refusals.items(), ("rateLimitExceeded", PlatformError)):
+            server.refusal = reason
+            with pytest.raises(error, match=reason):
+                await read(YouTube("chat1", api_key="k", url=server.url), 1)
     mandarin = server.posted[1]["snippet"]["textMessageDetails"]["messageText"]
     assert mandarin == ("@Anna " + "你好，" * 100)[: youtube.LONGEST_POST - 1] + "…"
     text = server.posted[0]["snippet"]["textMessageDetails"]["messageText"]
@@ -284,11 +289,6 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
     assert len(text) <= youtube.LONGEST_POST
     assert server.posted[0]["snippet"]["liveChatId"] == "chat1"
     assert server.asked[0]["authorization"] == "Bearer token"
-    refusals = {"liveChatEnded": RefusedError, "API_KEY_INVALID": RefusedError}
-    for reason, error in (*refusals.items(), ("rateLimitExceeded", PlatformError)):
-        async with YouTubeServer([], refusal=reason).running() as server:
-            with pytest.raises(error, match=reason):
-                await read(YouTube("chat1", api_key="k", url=server.url), 1)
 
 
 # ------------------------------------------------------------ all of them
