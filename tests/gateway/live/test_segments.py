@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,9 +65,12 @@ class Show:
     def lengths_s(self) -> list[float]:
         return [float(n) for n in re.findall(r"#EXTINF:([\d.]+),", self.segmenter.playlist())]
 
-    def film(self, *numbers: int, init: int = 1) -> bytes:
-        parts = [self.segmenter.init(init), *map(self.segmenter.payload, numbers)]
-        return b"".join(part or b"missing" for part in parts)
+    def decoded(self, kind: str, *numbers: int, init: int = 1) -> list[Any]:
+        """Frames of a kind in these segments; of none: in all that are listed."""
+        payloads = map(self.segmenter.payload, numbers or self.listed)
+        parts = (part or b"missing" for part in (self.segmenter.init(init), *payloads))
+        with film(b"".join(parts)) as container:
+            return list(container.decode(**{kind: 0}))
 
 
 def test_segments_of_a_second_one_after_the_other() -> None:
@@ -76,21 +80,18 @@ def test_segments_of_a_second_one_after_the_other() -> None:
     show.idle(10)
     assert show.listed == [1, 2, 3, 4, 5]
     assert all(0.8 <= length <= 1.44 for length in show.lengths_s)
-    with film(show.film(*show.listed)) as container:
-        pictures = list(container.decode(video=0))
-        frames = np.diff([p.pts for p in pictures])
+    pictures = show.decoded("video")
+    frames = np.diff([p.pts for p in pictures])
     assert set(frames) <= {1800, 3600, 5400, 7200}, "nothing is missing between two segments"
     assert sum(show.lengths_s) == pytest.approx(len(pictures) / 25, abs=0.05)
-    with film(show.film(*show.listed)) as container:
-        decoded = list(container.decode(audio=0))
+    decoded = show.decoded("audio")
     assert decoded[0].layout.nb_channels == 2
     sound = np.concatenate([frame.to_ndarray()[0] for frame in decoded])
     heard_s = (decoded[0].pts + int(np.argmax(np.abs(sound) > 0.05))) / 48_000
     seen = next(p for p in pictures if p.to_ndarray(format="gray").mean() > 180)
     assert heard_s == pytest.approx(seen.pts / 90_000, abs=0.01)
     for number in show.listed:
-        with film(show.film(number)) as container:
-            assert next(container.decode(video=0)).key_frame, "each plays by itself"
+        assert show.decoded("video", number)[0].key_frame, "each plays by itself"
 
 
 def test_without_key_frames_no_segment_is_longer_than_promised() -> None:
@@ -98,8 +99,7 @@ def test_without_key_frames_no_segment_is_longer_than_promised() -> None:
     show.idle(1)
     show.idle(100, keyframes=False)
     assert len(show.listed) == 2 and max(show.lengths_s) < 1.5
-    with film(show.film(*show.listed)) as container:
-        assert len(list(container.decode(video=0))) == pytest.approx(72, abs=1)
+    assert len(show.decoded("video")) == pytest.approx(72, abs=1)
 
 
 @pytest.mark.parametrize("stalls_s", [0.7, 1.5, 5.0])
@@ -113,11 +113,9 @@ def test_where_pictures_stall_no_segment_is_longer_than_promised(
     show.idle(25, keyframes=keyframes)
     show.idle(50)
     assert max(show.lengths_s) < TARGET_S + 0.5
-    with film(show.film(*show.listed)) as container:
-        shown = [p.pts for p in container.decode(video=0)]
+    shown = [p.pts for p in show.decoded("video")]
     assert max(np.diff(shown)) < 1.5 * 90_000, "sound has pictures, wherever it is"
-    with film(show.film(*show.listed)) as container:
-        heard = [(f.pts, f.samples) for f in container.decode(audio=0)]
+    heard = [(f.pts, f.samples) for f in show.decoded("audio")]
     assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(heard)), "no sound is lost"
     dates = re.findall(r"PROGRAM-DATE-TIME:(.*)", show.segmenter.playlist())
     begun = np.diff([datetime.fromisoformat(date).timestamp() for date in dates])
@@ -147,8 +145,7 @@ def test_a_face_of_another_size_is_a_discontinuity_and_each_init_segment_is_kept
     named = re.findall(r'URI="init-(\d+)\.mp4"', playlist)
     assert named == ["1", "2", "3", "4"]
     assert all(show.segmenter.init(int(version)) for version in named)
-    with film(show.film(show.listed[-1], init=4)) as container:
-        assert next(container.decode(video=0)).width == 160
+    assert show.decoded("video", show.listed[-1], init=4)[0].width == 160
 
 
 def test_after_a_rest_numbers_go_on() -> None:
@@ -161,8 +158,7 @@ def test_after_a_rest_numbers_go_on() -> None:
     show.idle(60)
     assert show.listed[0] == last + 1
     assert "#EXT-X-DISCONTINUITY\n" in show.segmenter.playlist()
-    with film(show.film(*show.listed, init=2)) as container:
-        assert len(list(container.decode(video=0))) > 25
+    assert len(show.decoded("video", init=2)) > 25
     show.segmenter.restart()
     show.idle(60)
     assert "#EXT-X-DISCONTINUITY-SEQUENCE:1\n" in show.segmenter.playlist()
