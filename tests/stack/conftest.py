@@ -26,16 +26,25 @@ _VOICE_RATE_HZ = 24_000
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """No stack is there beside another one, or while nobody needs it: first comes the large
-    machine's, then what needs none, then the one of all others. Those that kill its parts are last.
+    machine's, then what needs none, then the one of all others. Late is who needs it `rested`, and
+    those that kill its parts are last.
     """
 
     def turn(item: pytest.Item) -> int:
         used = getattr(item, "fixturenames", ())
         if "gpu_stack" in used:
             return 0
-        return sum(name in used for name in ("stack", "fragile")) + 1
+        late = ("stack", "rested", "fragile")
+        return max((number for number, name in enumerate(late, 2) if name in used), default=1)
 
     items.sort(key=turn)
+
+
+@pytest.fixture
+def rested(stack: RunningStack) -> RunningStack:
+    """The stack, when most others have done with it: beside them its face has drawn idle life,
+    which waits as long as anybody needs a core."""
+    return stack
 
 
 @pytest.fixture

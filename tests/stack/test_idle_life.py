@@ -74,7 +74,7 @@ def steps(film: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.timeout(240)
 async def test_an_idle_session_costs_the_face_nothing_and_its_joins_are_not_seen(
-    stack: RunningStack, gateway: GatewayClient
+    rested: RunningStack, gateway: GatewayClient
 ) -> None:
     said = Samples(gateway)
     looped, spoken = (

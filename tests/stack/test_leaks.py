@@ -128,14 +128,14 @@ async def rude_round(stack: RunningStack) -> None:
     await nothing_attached(stack)
 
 
-async def test_rude_sessions_leave_nothing_behind(stack: RunningStack) -> None:
-    await rude_round(stack)  # fills caches and pools
-    before = footprint(stack)
+async def test_rude_sessions_leave_nothing_behind(rested: RunningStack) -> None:
+    await rude_round(rested)  # fills caches and pools
+    before = footprint(rested)
     for _ in range(ROUNDS):
-        await rude_round(stack)
+        await rude_round(rested)
     # Sockets are closed once the other side is known to be gone.
     for _ in range(100):
-        after = footprint(stack)
+        after = footprint(rested)
         if not grown(before, after):
             break
         await asyncio.sleep(0.1)
