@@ -31,7 +31,9 @@ async def test_a_known_question_typed_is_answered_aloud_without_the_language_mod
     warmed = [line async for line in gateway.lines("POST", "/v1/cache/warm", json={})]
     assert all(json.loads(line)["error"] == "" for line in warmed)
     before = await words_read(gateway)
-    answer, video = await recorded_answer(gateway, tmp_path, "so what are your opening hours")
+    async with gateway.session(language="en") as session:
+        question = "so what are your opening hours"
+        answer, video = await recorded_answer(session, tmp_path, question)
     assert answer == KNOWN_ANSWER
     assert await words_read(gateway) == before
     shown = (await gateway.call("GET", "/v1/cache")).json()
