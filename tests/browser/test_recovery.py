@@ -7,7 +7,7 @@ import socket
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.driving import body, join, moves, open_page, reconnecting, start
+from tests.browser.driving import body, moves, open_page, reconnecting, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -21,14 +21,6 @@ async def test_reconnects_to_the_same_session(page: Page, stub: StubGateway) -> 
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
     assert await moves(page, stub)
-
-
-async def test_media_that_are_lost_alone_come_back(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    async with reconnecting(page):
-        stub.drop("media")
-    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
-    assert len(stub.seen.sessions) == 1
 
 
 async def test_what_is_lost_while_the_rest_still_connects_comes_back(
@@ -47,21 +39,19 @@ async def test_what_is_lost_while_the_rest_still_connects_comes_back(
     await stub.until(lambda seen: {"type": "text", "text": "hello"} in seen.events)
 
 
-async def test_the_microphone_survives_a_reconnect(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
-    await page.wait_for_selector("body[data-microphone=on]")
-    async with reconnecting(page):
-        stub.drop()
-    await page.wait_for_selector("body[data-connection=live]")
-    before = len(stub.seen.pcm)
-    await stub.until(lambda seen: len(seen.pcm) > before + 6400)
-
-
-async def test_a_microphone_that_cannot_be_opened_again_holds_up_no_reconnect(
+async def test_media_that_are_lost_alone_come_back_and_the_microphone_survives(
     page: Page, stub: StubGateway
 ) -> None:
     await open_page(page, stub, "?autostart=1&mic=1&transport=websocket")
     await page.wait_for_selector("body[data-microphone=on]")
+    for lost in ("media", ""):
+        async with reconnecting(page):
+            stub.drop(lost)
+        await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    before = len(stub.seen.pcm)
+    await stub.until(lambda seen: len(seen.pcm) > before + 6400)
+    assert len(stub.seen.sessions) == 1
+    # One that cannot be opened again holds up no reconnect.
     await page.evaluate(
         "navigator.mediaDevices.getUserMedia ="
         " async () => { throw new DOMException('no', 'NotReadableError'); }; null"
@@ -91,16 +81,6 @@ async def test_a_new_session_writes_no_old_line_and_says_what_is_forgotten(
     assert await lines.nth(2).inner_text() == "After."
     told = stub.seen.sessions[1]["history"]
     assert told == [{"side": "avatar", "text": "Before."}], "it goes on from there"
-
-
-async def test_a_conversation_that_was_joined_and_is_over_says_so(
-    page: Page, stub: StubGateway
-) -> None:
-    await join(page, stub, "abc")
-    stub.drop(forget=True)
-    await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
-    await expect(page.locator("#start-talk")).to_be_visible()
-    assert not stub.seen.deleted, "it is not the page's to end"
 
 
 async def test_a_microphone_that_is_allowed_after_the_end_is_given_back(
@@ -142,7 +122,7 @@ async def test_a_reload_tells_of_the_recording_before_the_microphone_is_allowed(
     await expect(page.locator("#elapsed")).to_be_visible()
 
 
-async def test_what_a_conversation_is_needed_for_ends_with_it(
+async def test_a_conversation_that_was_joined_and_is_over_says_so_and_ends_what_needs_it(
     page: Page, stub: StubGateway
 ) -> None:
     stub.begin("abc")
@@ -152,11 +132,13 @@ async def test_what_a_conversation_is_needed_for_ends_with_it(
     await page.click("#record")
     await page.wait_for_selector("body[data-recording=on]")
     stub.drop(forget=True)
-    await page.wait_for_selector("body[data-link=dead]")
+    await expect(page.locator("#start-heading")).to_have_text("This link leads nowhere any more.")
+    await expect(page.locator("#start-talk")).to_be_visible()
+    assert not stub.seen.deleted, "it is not the page's to end"
     assert await body(page, "recording") == "off"
     await expect(page.locator("#elapsed")).to_be_hidden()
-    await expect(page.locator("#record")).to_be_disabled()
-    await expect(page.locator("#share")).to_be_disabled()
+    for needs_it in ("#record", "#share"):
+        await expect(page.locator(needs_it)).to_be_disabled()
 
 
 async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGateway) -> None:
@@ -249,7 +231,15 @@ async def test_a_long_conversation_forgets_its_first_lines_for_good(
     await expect(lines.first).to_have_text("Answer 52.")
 
 
+IMPATIENT = """{
+  const later = window.setTimeout;
+  window.setTimeout = (what, ms, ...rest) => later(what, ms === 3000 ? 1000 : ms, ...rest);
+}"""
+"""Has the page wait for a gateway's sign of life for a second, and not for three."""
+
+
 async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
+    await page.add_init_script(IMPATIENT)
     await start(page, stub)
     stub.script.deaf = True
     async with reconnecting(page):
@@ -262,6 +252,7 @@ async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: Stu
 async def test_what_is_typed_into_a_dead_socket_is_not_lost_nor_sent_twice(
     page: Page, stub: StubGateway
 ) -> None:
+    await page.add_init_script(IMPATIENT)
     await start(page, stub)
     stub.script.deaf = True
     for words in ("How far is the moon?", "In miles."):
