@@ -124,23 +124,21 @@ async def test_every_network_runs_by_its_plan(
         assert (at["backend"], at["device"], at["detail"]) == ("tensorrt", "cuda:0", ""), at
 
 
-@pytest.mark.parametrize(
-    ("question", "language"), [("Why is the sky blue?", "en"), ("请介绍一下北京。", "zh")]
-)
-async def test_a_typed_question_is_answered_and_can_be_interrupted(
-    gateway: GatewayClient, question: str, language: str
-) -> None:
-    async with gateway.session(language=language) as session:
-        await session.record_turn()
-        await session.ask(question)
-        events = await until_turn(session, "finished", "failed")
-        assert events[-1]["event"] == "finished", events[-1]
-        assert answer_of(events).strip()
-        await session.ask(question)
-        await until_turn(session, "speaking")
-        await session.interrupt()
-        events = await until_turn(session, "interrupted", "failed")
-        assert events[-1]["event"] == "interrupted", events[-1]
+async def test_typed_questions_are_answered_and_can_be_interrupted(gateway: GatewayClient) -> None:
+    async def ask(question: str, language: str) -> None:
+        async with gateway.session(language=language) as session:
+            await session.record_turn()
+            await session.ask(question)
+            events = await until_turn(session, "finished", "failed")
+            assert events[-1]["event"] == "finished", events[-1]
+            assert answer_of(events).strip()
+            await session.ask(question)
+            await until_turn(session, "speaking")
+            await session.interrupt()
+            events = await until_turn(session, "interrupted", "failed")
+            assert events[-1]["event"] == "interrupted", events[-1]
+
+    await asyncio.gather(ask("Why is the sky blue?", "en"), ask("请介绍一下北京。", "zh"))
 
 
 async def test_a_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
