@@ -23,14 +23,14 @@ from tests.gateway.doubles import FPS
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(120)]
 
-FLASHES = 8
+FLASHES = 6
 # So wrong is an encoder's delay that nobody took off, or a clock of its own. By the median: a busy
 # machine holds up the one or the other here and there.
 _WRONG_MS = 100
 # Pictures that stay late by one flash and a half are as far from every beep as can be.
 _EVERY_MS = 1000 * EVERY_FRAMES / FPS
 _LATE_FLASH = 2
-_LATE_FLASHES, _LATE_FRAME, _LATE_S = 9, FIRST_FRAME + _LATE_FLASH * EVERY_FRAMES, 1.4
+_LATE_FLASHES, _LATE_FRAME, _LATE_S = 8, FIRST_FRAME + _LATE_FLASH * EVERY_FRAMES, 1.4
 # The first flash that is due once they are there, by more than a browser takes to show them.
 _FIRST_GOOD = _LATE_FLASH + math.ceil(1000 * (_LATE_S + 0.2) / _EVERY_MS)
 # A sound that waited for them would stand still for what they are late beyond the face's lead.
