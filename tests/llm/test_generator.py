@@ -110,12 +110,6 @@ async def test_what_is_read_may_say_a_line_twice_and_no_more_for_ever() -> None:
     assert not backend.at_work
 
 
-async def test_only_spoken_answers_lose_their_markdown() -> None:
-    backend = FakeBackend(*words("This is **bold**"))
-    assert await text_of(ask(backend, AnswerRequest(HELLO))) == "This is **bold**"
-    assert await text_of(ask(backend, AnswerRequest(HELLO, spoken=True))) == "This is bold"
-
-
 async def test_a_call_that_is_written_as_text_is_not_said() -> None:
     called = ChatMessage("assistant", "", (ToolCall("c1", "get_weather", "{}"),))
     said = (*HELLO, called, ChatMessage("tool", "sunny", tool_call_id="c1"))
