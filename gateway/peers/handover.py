@@ -39,6 +39,8 @@ _AROUND_BYTES = 1000
 _LOOKS_ALONE = 5
 # After a peer has refused.
 _PAUSE_S = 1.0
+# Servers are told at once that a broadcast ends, and may take their time to close it.
+_TOLD_S = 0.2
 # Before the limit: what is being said ends there, so that the session goes and does not end.
 _LAST_S = 3.0
 
@@ -176,9 +178,9 @@ class Handover:
                 {"room": session.id, "comments": comments}
                 for comments in self._rooms.late(session.id)
             ]
-            await self._sessions.hand_on(session)
             if told["outlets"]["broadcasts"]:
-                late.append({"let_go": session.id})
+                self._background.run(self._let_go(session.id, peer))
+            await self._sessions.hand_on(session)
             await self._send_on(session, peer, late)
         return departure.moved
 
@@ -195,14 +197,17 @@ class Handover:
         await self._sessions.hand_on(session)
 
     async def _send_on(self, session: Session, peer: Peer, late: list[dict[str, Any]]) -> None:
-        """What platforms have brought to a session's room since its record was made, and that
-        nothing is broadcast here any more.
-        """
+        """What platforms have brought to a session's room since its record was made."""
         try:
             for message in late:
                 await self._peers.tell(peer, message)
         except VisavisError as error:
-            log.warning("session %s: comments may be lost: %s", session.id, error)
+            log.warning("session %s: comments are lost: %s", session.id, error)
+
+    async def _let_go(self, session: str, peer: Peer) -> None:
+        """Nothing is broadcast here any more: the peer may connect to the targets."""
+        await asyncio.sleep(_TOLD_S)
+        await self._peers.tell(peer, {"let_go": session})
 
     def forward(self, session: str, messages: list[str]) -> None:
         """What was said to a session here when it had gone is said to it where it is."""

@@ -279,11 +279,11 @@ class Peers:
     async def is_gone(self, instance: str) -> bool:
         """Whether a gateway has left the bus. One that is frozen has not."""
         subject = handover_subject(owner_of(instance))
-        for _ in range(_LOOKS):
+        for look in range(_LOOKS):
+            await asyncio.sleep(_LOOK_S if look else 0.0)
             try:
                 await self._bus.client.request(subject, b"", timeout=GLANCE_S)
             except nats.errors.NoRespondersError:
-                await asyncio.sleep(_LOOK_S)
                 continue
             except (nats.errors.Error, OSError):
                 pass
