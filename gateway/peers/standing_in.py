@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gateway import metrics
@@ -79,8 +78,8 @@ class StandingIn:
         self._losses, self._lost_at_s = bus.losses, -math.inf
         self._trouble = Trouble("sessions would be lost with this gateway")
         self._background = Background()
-        self._teller = Keeper("stand-in", self._keep(self._tell))
-        self._watcher = Keeper("standing-in", self._keep(self._look))
+        self._teller = Keeper("stand-in", self._keep_telling)
+        self._watcher = Keeper("standing-in", self._keep_looking)
         peers.revive = self.wanted
 
     def start(self) -> None:
@@ -128,6 +127,11 @@ class StandingIn:
 
     # ------------------------------------------------------------ our sessions
 
+    async def _keep_telling(self) -> None:
+        while True:
+            await self._tell()
+            await asyncio.sleep(LOOK_S)
+
     async def _tell(self) -> None:
         """Have the stand-in know what has changed; another one, where it is gone or has no room."""
         if self._sessions.draining or not self._peers.known:
@@ -135,7 +139,9 @@ class StandingIn:
         if self._stand_in is not None and self._stand_in.instance not in self._peers.known:
             self._forget_stand_in()
         here = {session.id: session for session in self._sessions.all() if not session.moved}
-        marks = {name: self._mark(session) for name, session in here.items()}
+        # A client that cannot come to another gateway takes its session with it.
+        free = (session for session in here.values() if not self._sessions.is_in_use(session.id))
+        marks = {session.id: self._mark(session) for session in free}
         changed = [name for name, mark in marks.items() if self._told.get(name) != mark]
         ended = list(self._told.keys() - here.keys())
         if not changed and not ended:
@@ -195,10 +201,12 @@ class StandingIn:
         if not self._sessions.has(name):
             raise UnknownNameError(f"session: there is no {name[:64]!r} here")
 
-    async def _look(self) -> None:
-        for owner in list(self._known):
-            if await self._gone(owner):
-                await self._take_all(owner)
+    async def _keep_looking(self) -> None:
+        while True:
+            for owner in list(self._known):
+                if await self._gone(owner):
+                    await self._take_all(owner)
+            await asyncio.sleep(LOOK_S)
 
     async def _gone(self, owner: str) -> bool:
         if self._losses != self._bus.losses:
@@ -257,11 +265,3 @@ class StandingIn:
             *(session.answering.welcome.text, session.stages.attached),
             *(broadcasts, outlets.face_outputs.names, self._rooms.mark(session.id)),
         )
-
-    def _keep(self, work: Callable[[], Awaitable[None]]) -> Callable[[], Any]:
-        async def keep() -> None:
-            while True:
-                await work()
-                await asyncio.sleep(LOOK_S)
-
-        return keep

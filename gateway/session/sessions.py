@@ -103,6 +103,10 @@ class Sessions:
             if not self._uses[session_id]:
                 del self._uses[session_id]
 
+    def is_in_use(self, session_id: str) -> bool:
+        """Whether a request of it is being answered, or it is a client's who cannot follow it."""
+        return bool(self._uses[session_id])
+
     async def settled(self, session_id: str) -> None:
         """Returns once it is known whether a session stays here."""
         session = self._open.get(session_id)
@@ -112,7 +116,7 @@ class Sessions:
     def may_leave(self, session: Session, *, at_last: bool = False) -> bool:
         """Whether a session may go to another gateway now. at_last: else it ends with this one."""
         here = self.has(session.id) and session.presence.departure is None
-        return here and (at_last or session.between_turns) and not self._uses[session.id]
+        return here and (at_last or session.between_turns) and not self.is_in_use(session.id)
 
     @property
     def draining(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import websockets
 
 from gateway.peers.peers import owner_of
 from tests.gateway.conftest import Rig, RunningGateway, meets, until
@@ -94,6 +95,17 @@ async def test_what_has_ended_does_not_come_back(
         await ours.call("GET", f"/v1/sessions/{second}")
         with pytest.raises(GatewayError, match="there is no"):
             await ours.call("GET", f"/v1/sessions/{first}")
+
+
+async def test_a_client_of_realtime_takes_its_session_with_it(
+    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+) -> None:
+    async with websockets.connect(f"{dying.url.replace('http', 'ws')}/v1/realtime") as socket:
+        await socket.recv()
+        (its,) = dying.inside.sessions.all()
+        (name,) = await made_in(dying, 1)
+        await until(lambda: any(m["kept"]["id"] == name for m in told if "kept" in m))
+        assert not any(m["kept"]["id"] == its.id for m in told if "kept" in m)
 
 
 async def test_one_that_ends_in_order_takes_its_sessions_with_it(
