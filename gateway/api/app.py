@@ -294,7 +294,7 @@ async def _running(
             tools,
         )
         standing_in = StandingIn(instance, bus, sessions, peers, handover, rooms)
-        await peers.start(standing_in.hear, gateway.usage_of)
+        await peers.start(standing_in.obey, gateway.usage_of)
         ending.push_async_callback(standing_in.stop)
         if address:
             standing_in.start()

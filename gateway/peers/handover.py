@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
-from gateway.peers.peers import Answer, Peer, Peers
+from gateway.peers.peers import Peer, Peers
 from gateway.playout.outlets import OutletsRecord
 from gateway.playout.sinks.recording import FETCH_S
 from gateway.room.rooms import Rooms
@@ -174,12 +174,9 @@ class Handover:
                 self._peers.note_moved(session.id, peer)
                 departure.moved = True
         if departure.moved:
-            late = [
-                {"room": session.id, "comments": comments}
-                for comments in self._rooms.late(session.id)
-            ]
+            late = self._rooms.late(session.id)
             if told["outlets"]["broadcasts"]:
-                self._background.run(self._let_go(session.id, peer))
+                self._background.run(self._free_targets(session.id, peer))
             await self._sessions.hand_on(session)
             await self._send_on(session, peer, late)
         return departure.moved
@@ -189,22 +186,24 @@ class Handover:
         record = _record_of(session, self._rooms.record(session.id), turns)
         return _newest_of(record, self._peers.largest_bytes - _AROUND_BYTES)
 
-    async def let_go(self, session: Session, peer: Peer) -> None:
+    async def yield_to(self, peer: Peer, session: Session) -> None:
         """A peer that took us for dead has taken it."""
         async with session.presence.departing() as departure:
             self._peers.note_moved(session.id, peer)
             departure.moved = True
         await self._sessions.hand_on(session)
 
-    async def _send_on(self, session: Session, peer: Peer, late: list[dict[str, Any]]) -> None:
+    async def _send_on(
+        self, session: Session, peer: Peer, late: list[list[dict[str, Any]]]
+    ) -> None:
         """What platforms have brought to a session's room since its record was made."""
         try:
-            for message in late:
-                await self._peers.tell(peer, message)
+            for comments in late:
+                await self._peers.tell(peer, {"room": session.id, "comments": comments})
         except VisavisError as error:
             log.warning("session %s: comments are lost: %s", session.id, error)
 
-    async def _let_go(self, session: str, peer: Peer) -> None:
+    async def _free_targets(self, session: str, peer: Peer) -> None:
         """Nothing is broadcast here any more: the peer may connect to the targets."""
         await asyncio.sleep(_TOLD_S)
         await self._peers.tell(peer, {"let_go": session})
@@ -220,33 +219,26 @@ class Handover:
 
     # ------------------------------------------------------------ taking
 
-    def hear(self, message: dict[str, Any], answer: Answer) -> None:
-        """Do what a peer asks; `answer` is called with what came of it."""
-        self._background.run(self._obey(message, answer))
-
-    async def _obey(self, message: dict[str, Any], answer: Answer) -> None:
-        try:
-            match message:
-                case {"session": record}:
-                    await self.take(self.read(record))
-                case {"late": str(session), "messages": list(messages)}:
-                    for text in messages:
-                        await self._say(self._sessions.get(session), text)
-                case {"let_go": str(session)}:
-                    self._sessions.get(session).outlets.live.broadcasts.let_go()
-                case {"room": str(session), "comments": list(comments)}:
-                    self._rooms.hear_late(session, comments)
-                case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
-                    self._peers.inherit(owner, elsewhere)
-                case {"avatar_deleted": str(name)}:
-                    self._sessions.avatar_deleted(name)
-                case {"avatar_renamed": str(name), "to": str(new_name)}:
-                    self._sessions.avatar_renamed(name, new_name)
-                case _:
-                    raise InvalidInputError("peer: it asks for what is not known here")
-            await answer("")
-        except VisavisError as error:
-            await answer(str(error))
+    async def obey(self, message: dict[str, Any]) -> None:
+        """Do what a peer asks. Raises VisavisError."""
+        match message:
+            case {"session": record}:
+                await self.take(self.read(record))
+            case {"late": str(session), "messages": list(messages)}:
+                for text in messages:
+                    await self._say(self._sessions.get(session), text)
+            case {"let_go": str(session)}:
+                self._sessions.get(session).outlets.live.broadcasts.let_go()
+            case {"room": str(session), "comments": list(comments)}:
+                self._rooms.hear_late(session, comments)
+            case {"gone": str(owner), "elsewhere": dict(elsewhere)}:
+                self._peers.inherit(owner, elsewhere)
+            case {"avatar_deleted": str(name)}:
+                self._sessions.avatar_deleted(name)
+            case {"avatar_renamed": str(name), "to": str(new_name)}:
+                self._sessions.avatar_renamed(name, new_name)
+            case _:
+                raise InvalidInputError("peer: it asks for what is not known here")
 
     def read(self, told: Any) -> SessionRecord:
         """Raises InvalidInputError."""

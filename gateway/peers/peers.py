@@ -49,8 +49,8 @@ _USED_BY = "used by "
 """Before an app's name: how much of us it has, is asked. No session's id has a blank."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")
 
-Answer: TypeAlias = Callable[[str], Awaitable[None]]
-"""Tells a peer what came of what it handed over; "": all is well."""
+Obey: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
+"""Does what a peer asks. Raises VisavisError, which the peer is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,31 +111,38 @@ class Peers:
         """Sessions of theirs that another heir has, and its name: it answers while it is there."""
         self._background = Background()
 
-    async def start(
-        self, hear: Callable[[dict[str, Any], Answer], None], usage: Callable[[str], Usage]
-    ) -> None:
+    async def start(self, obey: Obey, usage: Callable[[str], Usage]) -> None:
         """The others find us from now on.
 
-        hear: is called with what they hand over. usage: what an app has here.
+        obey: is called with what they hand over. usage: what an app has here.
         """
         self._usage = usage
         if not self._address:
             return
         own = owner_of(self._instance)
 
-        async def handed(message: Msg) -> None:
-            def answer(why: str) -> Awaitable[None]:
-                return message.respond(why.encode(errors="replace"))
+        async def answer(message: Msg, why: str = "") -> None:
+            await message.respond(why.encode(errors="replace"))
 
+        async def take(message: Msg, told: dict[str, Any]) -> None:
+            try:
+                await obey(told)
+            except VisavisError as error:
+                await answer(message, str(error))
+            else:
+                await answer(message)
+
+        async def handed(message: Msg) -> None:
             if not message.data:
-                await answer("")  # an heir asks whether we are still there
+                await answer(message)  # an heir asks whether we are still there
                 return
             try:
                 told = json.loads(message.data)
             except (ValueError, RecursionError) as error:
-                await answer(f"what is handed over cannot be read: {error!s:.200}")
+                await answer(message, f"what is handed over cannot be read: {error!s:.200}")
                 return
-            hear(told, answer)
+            # On the side: it takes a while, and the next one is read meanwhile.
+            self._background.run(take(message, told))
 
         await self._answer(gateway_subject(own), self._tell)
         await self._answer(handover_subject(own), handed)
@@ -278,17 +285,26 @@ class Peers:
 
     async def is_gone(self, instance: str) -> bool:
         """Whether a gateway has left the bus. One that is frozen has not."""
-        subject = handover_subject(owner_of(instance))
-        for look in range(_LOOKS):
-            await asyncio.sleep(_LOOK_S if look else 0.0)
-            try:
-                await self._bus.client.request(subject, b"", timeout=GLANCE_S)
-            except nats.errors.NoRespondersError:
-                continue
-            except (nats.errors.Error, OSError):
-                pass
-            return False
-        return True
+        with contextlib.suppress(BusError):
+            for look in range(_LOOKS):
+                if look:
+                    await asyncio.sleep(_LOOK_S)
+                if not await self._has_left(owner_of(instance)):
+                    return False
+            return True
+        return False
+
+    async def _has_left(self, owner: str) -> bool:
+        """Whether a gateway is on the bus no more. Raises BusError where that is not told."""
+        try:
+            await self._bus.client.request(handover_subject(owner), b"", timeout=GLANCE_S)
+        except nats.errors.NoRespondersError:
+            return True
+        except (nats.errors.Error, OSError) as error:
+            raise BusError(
+                f"gateway {owner} does not tell whether it is there: {error!r}"
+            ) from error
+        return False
 
     @property
     def can_ask(self) -> bool:
@@ -375,12 +391,11 @@ class Peers:
     async def _vanished(self, owner: str) -> bool:
         """Whether a gateway that has handed us sessions has ended without a word of the others."""
         try:
-            await self._bus.client.request(handover_subject(owner), b"", timeout=GLANCE_S)
-        except nats.errors.NoRespondersError:
-            await asyncio.sleep(GLANCE_S)  # another heir, if it has the session, answers first
-            return True
-        except (nats.errors.Error, OSError) as error:
-            log.warning("gateway %s does not tell whether it is there: %r", owner, error)
+            if await self._has_left(owner):
+                await asyncio.sleep(GLANCE_S)  # another heir, if it has the session, answers first
+                return True
+        except BusError as error:
+            log.warning("%s", error)
         return False
 
     async def _nowhere(self, session: str) -> bool:

@@ -15,14 +15,13 @@ from typing import Any
 from gateway import metrics
 from gateway.background import Background
 from gateway.peers.handover import Handover, SessionRecord
-from gateway.peers.peers import GLANCE_S, Answer, Peer, Peers
+from gateway.peers.peers import GLANCE_S, Peer, Peers
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
 from visavis.serving.errors import (
     AlreadyExistsError,
     AtCapacityError,
-    InvalidInputError,
     UnknownNameError,
     VisavisError,
 )
@@ -97,33 +96,22 @@ class StandingIn:
             except VisavisError as error:
                 log.warning("stand-in: %s", error)
 
-    def hear(self, message: dict[str, Any], answer: Answer) -> None:
-        """Do what a peer asks, or have it done; `answer` is called with what came of it."""
+    async def obey(self, message: dict[str, Any]) -> None:
+        """Do what a peer asks, or have the handover do it. Raises VisavisError."""
         match message:
-            case {"of": _} | {"ends": _} | {"wanted": _} | {"has": _}:
-                self._background.run(self._obey(message, answer))
+            case {"of": str(owner), "kept": record}:
+                self._keep_known(owner, record)
+            case {"of": str(owner), "ended": list(names)}:
+                for name in names:
+                    self._known.get(owner, {}).pop(name, None)
+            case {"ends": str(owner)}:
+                self._known.pop(owner, None)
+            case {"wanted": str(name)}:
+                await self.wanted(name)
+            case {"has": str(name)}:
+                self._sessions.get(name)
             case _:
-                self._handover.hear(message, answer)
-
-    async def _obey(self, message: dict[str, Any], answer: Answer) -> None:
-        try:
-            match message:
-                case {"of": str(owner), "kept": record}:
-                    self._keep_known(owner, record)
-                case {"of": str(owner), "ended": list(names)}:
-                    for name in names:
-                        self._known.get(owner, {}).pop(name, None)
-                case {"ends": str(owner)}:
-                    self._known.pop(owner, None)
-                case {"wanted": str(name)}:
-                    await self.wanted(name)
-                case {"has": str(name)}:
-                    self._sessions.get(name)
-                case _:
-                    raise InvalidInputError("peer: it asks for what is not known here")
-            await answer("")
-        except VisavisError as error:
-            await answer(str(error))
+                await self._handover.obey(message)
 
     # ------------------------------------------------------------ our sessions
 
@@ -162,7 +150,7 @@ class StandingIn:
             self._trouble.over()
         except VisavisError as error:
             if str(error) == _TAKEN:
-                await self._handover.let_go(here[name], peer)
+                await self._handover.yield_to(peer, here[name])
                 return
             self._forget_stand_in()
             self._trouble.tell(error)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
@@ -35,7 +36,13 @@ SETTINGS = {"face_outputs": {"unreal": f"livelink://127.0.0.1:{free_port()}"}}
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
-    """Beside `gateway`; each knows the other."""
+    async with beside(gateway, rig) as other:
+        yield other
+
+
+@asynccontextmanager
+async def beside(gateway: RunningGateway, rig: Rig) -> AsyncIterator[RunningGateway]:
+    """Another one; each knows the other."""
     other = await begun(rig)
     await meets(gateway, rig.doubles, gateways=2)
     yield other

@@ -11,9 +11,9 @@ import pytest_asyncio
 import websockets
 
 from gateway.peers.peers import owner_of
-from tests.gateway.conftest import Rig, RunningGateway, meets, until
+from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import Doubles
-from tests.gateway.test_handover import HERE, begun, joined, made_in
+from tests.gateway.test_handover import HERE, beside, joined, made_in
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
 from visavis.wire.subjects import handover_subject
@@ -23,11 +23,8 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def dying(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
-    """Beside `gateway`; each knows the other."""
-    other = await begun(rig)
-    await meets(gateway, rig.doubles, gateways=2)
-    yield other
-    await other.stop()
+    async with beside(gateway, rig) as other:
+        yield other
 
 
 @pytest_asyncio.fixture(loop_scope="module")
