@@ -30,6 +30,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from gateway.access.callers import Caller, Limits, Role
 from gateway.access.limits import MOST_A_MINUTE
+from gateway.api.events import why_of
 from visavis.serving.errors import SettingsError
 
 SHORTEST_KEY = 16
@@ -146,7 +147,5 @@ def read_access(path: Path) -> AccessFile:
         raise SettingsError(f"access_file: {path} is not TOML{where}") from None
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
-        told = (": ".join([".".join(map(str, f["loc"])), f["msg"]]).lstrip(": ") for f in faults)
-        # Pydantic's words before ours.
-        text = "; ".join(told).replace("Value error, ", "")
-        raise SettingsError(f"access_file: {path}: {text}") from None
+        told = (": ".join([".".join(map(str, f["loc"])), why_of(f)]).lstrip(": ") for f in faults)
+        raise SettingsError(f"access_file: {path}: {'; '.join(told)}") from None

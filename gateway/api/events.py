@@ -8,7 +8,8 @@ media WebSocket.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
@@ -451,6 +452,10 @@ def explain(error: ValidationError) -> str:
     parts = []
     for problem in told[:MOST_FAULTS]:
         where = ".".join(str(p)[:80] for p in problem["loc"]) or "message"
-        why = problem["msg"].removeprefix("Value error, ")  # pydantic's, before words of ours
-        parts.append(f"{where}: {why}")
+        parts.append(f"{where}: {why_of(problem)}")
     return "; ".join(parts)
+
+
+def why_of(fault: Mapping[str, Any]) -> str:
+    """What one fault that pydantic found is, without its words before ours."""
+    return str(fault["msg"]).removeprefix("Value error, ")

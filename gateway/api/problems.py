@@ -16,7 +16,7 @@ from starlette.routing import Match, Mount
 from gateway import metrics
 from gateway.access.limits import OverLimitError
 from gateway.api.choices import sendable
-from gateway.api.events import MOST_FAULTS
+from gateway.api.events import MOST_FAULTS, why_of
 from gateway.api.schemas import Problem
 from gateway.apps.sayings import SayingsFullError
 from gateway.stages.room import NoRoomError
@@ -134,8 +134,7 @@ def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
         return "", f"not JSON, at character {place[0] + 1}"
     if not place and isinstance(fault.get("input"), bytes):
         return "", "not taken for JSON; send it with Content-Type: application/json"
-    why = str(fault["msg"]).removeprefix("Value error, ")  # pydantic's, before words of ours
-    return ".".join(str(part)[:80] for part in place), why
+    return ".".join(str(part)[:80] for part in place), why_of(fault)
 
 
 async def _ours(_request: Request, error: Exception) -> JSONResponse:

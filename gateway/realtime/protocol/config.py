@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from gateway.api.choices import MAX_PERSONA_CHARACTERS, JsonSchema, Language, Name, ToolName
+from gateway.api.events import why_of
 from gateway.openai.errors import RefusedError
 from gateway.stages.stages import Endpointing
 
@@ -306,9 +307,8 @@ def refusal_of(error: ValidationError, where: str) -> RefusedError:
     skipped = ("audio/pcm", *_OPEN_AI_TELEPHONE, "server_vad", "semantic_vad")
     parts = [str(part)[:80] for part in fault["loc"] if part not in skipped]
     name = ".".join([where, *parts])
-    why = str(fault["msg"]).removeprefix("Value error, ")
     code = "missing_required_parameter" if fault["type"] == "missing" else "invalid_value"
-    return RefusedError(f"{name}: {why}", name, code)
+    return RefusedError(f"{name}: {why_of(fault)}", name, code)
 
 
 def _with_type(change: object, kind: str) -> object:
