@@ -144,12 +144,14 @@ class CountingBackend:
         """There is nothing to free."""
 
     def _tokens(self, request: BackendRequest) -> list[str]:
+        """Behind those that are written."""
         asked = words.asked_in(request.messages[-1].content)
         if asked is None:
             return ["Pardon?"]
         answer = words.answer_text(words.answer_pairs(*asked, self._mean_words))
         tokens = [f"{'' if n == 0 else ' '}{word}" for n, word in enumerate(answer.split(" "))]
-        return tokens[: max(1, request.sampling.max_tokens)]
+        written = len(request.written.split())
+        return tokens[written : written + max(1, request.sampling.max_tokens)] or [""]
 
 
 # ------------------------------------------------------------ tts

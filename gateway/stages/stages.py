@@ -195,16 +195,30 @@ class Stages:
     async def begin_answer(
         self,
         turn: int,
-        messages: Iterable[Message],
+        messages: Sequence[Message],
         known: tuple[Passage, ...] = (),
         *,
         held: bool = False,
+        last: bool = False,
+        so_far: str = "",
+        chars: int = 0,
+        blocks: int = 0,
     ) -> None:
         """Let the language model answer. known: of the question; held: it may be thrown away.
 
-        Raises StageLostError.
+        last: as in `continue_answer`, where results are among the messages. so_far: of the answer
+        to these, which goes on behind it; chars, blocks: that the turn had before it. Raises
+        StageLostError.
         """
-        begin = llm_pb2.BeginTurn(turn=turn, request=self._request(messages, known), held=held)
+        choice = _behind_results(last=last) if messages[-1].role == "tool" else None
+        begin = llm_pb2.BeginTurn(
+            turn=turn,
+            request=self._request(messages, known, choice),
+            held=held,
+            so_far=so_far,
+            chars=chars,
+            blocks=blocks,
+        )
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
     async def continue_answer(
@@ -216,8 +230,7 @@ class Stages:
         last: bool,
     ) -> None:
         """With the results of what it called. last: it calls no more. Raises StageLostError."""
-        choice = ToolChoice("none" if last else "auto")
-        request = self._request(messages, known, choice)
+        request = self._request(messages, known, _behind_results(last=last))
         go_on = llm_pb2.ContinueTurn(turn=turn, request=request)
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(go_on=go_on))
 
@@ -405,6 +418,11 @@ def _worst(errors: Mapping[str, BaseException]) -> BaseException:
     for service, error in (ours or errors).items():
         return NoRoomError(str(error), service) if isinstance(error, AtCapacityError) else error
     raise AssertionError("no error")
+
+
+def _behind_results(*, last: bool) -> ToolChoice:
+    """Of an answer that has called what it had to."""
+    return ToolChoice("none" if last else "auto")
 
 
 def _codec(codec: VideoCodec) -> Any:

@@ -9,6 +9,7 @@
 `text_stream`: raw pieces to whole characters without markdown.
 `blocks`: code and tables, which are shown and not said.
 `loop_guard`: an answer that goes round in circles is ended.
+`answer_text`: these three, for one answer, begun here or elsewhere.
 `generator`: all of that, from request to text pieces.
 `session`: an attached session, whose answers go to the bus.
 `servicer`: the service on the wire.

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from services.llm.answer_text import CleanText, SoFar
 from services.llm.backends.base import (
     BackendRequest,
     ChatMessage,
@@ -19,12 +20,10 @@ from services.llm.backends.base import (
     ToolCallDelta,
     Tools,
 )
-from services.llm.blocks import Blocks, SaidOrShown, Shown, pointer_to_blocks
+from services.llm.blocks import SaidOrShown, Shown
 from services.llm.gate import Gate, Order, Place
-from services.llm.loop_guard import LoopGuard
 from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
 from services.llm.prompt import Beginning, asks_in_chinese, build_prompt, fits_surely
-from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
 from services.llm.tools import CallPieces, check_calls, check_tools
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError
@@ -34,6 +33,7 @@ MAX_TOKENS = 2048
 MAX_TEMPERATURE = 2.0
 MAX_STOPS = 8
 MAX_STOP_CHARS = 128
+MAX_SO_FAR_CHARS = 32_768
 TOOLS_TOKENS = 150
 """What chat templates write around the tools: how a call looks."""
 _TOOLS_SHARE = 0.6
@@ -86,6 +86,8 @@ class AnswerRequest:
     """What is known of the question, the best first."""
     beginning: Beginning | None = field(default=None, compare=False)
     """Of the prompts of this conversation; None: there were none."""
+    so_far: str = ""
+    """Of the answer, which goes on behind it: whoever asks has it already."""
 
     def check(self) -> None:
         """Raises InvalidInputError naming the field that is out of bounds."""
@@ -99,6 +101,10 @@ class AnswerRequest:
             )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise InvalidInputError(f"top_p: {self.top_p:g} is not above 0, to 1")
+        if len(self.so_far) > MAX_SO_FAR_CHARS:
+            raise InvalidInputError(
+                f"so_far: {len(self.so_far)} characters, at most {MAX_SO_FAR_CHARS}"
+            )
         check_calls(self.messages)
         if self.tools is not None:
             check_tools(self.tools)
@@ -117,7 +123,7 @@ class AnswerRequest:
 
 @dataclass(slots=True)
 class Ledger:
-    """What one answer took.
+    """What one answer took, or what was left of it.
 
     Seconds count from the request; tokens are the backend's. None: it did not come to that.
     """
@@ -149,11 +155,14 @@ class Ledger:
 class Answer:
     """One answer being made: iterate `pieces`, then read the `ledger`.
 
-    place: confirm it once somebody waits for an answer that was held.
+    place: confirm it once somebody waits for an answer that was held. said, blocks: what the
+    request's `so_far` has of them; blocks of `pieces` are counted from its first.
     """
 
     pieces: AsyncGenerator[Piece, None]
     place: Place
+    said: str
+    blocks: int
     ledger: Ledger = field(default_factory=Ledger)
 
 
@@ -179,8 +188,11 @@ class Generator:
         order = Order.HELD if request.held else Order.ANSWER
         # One that may call tools is written in one go: a call cannot go on from its middle.
         rests = request.spoken and request.tools is None
+        # What is so far is no voice in hand: how much of it was spoken is not known here.
         place = self._gate.place(order, slot, spoken=rests)
-        return Answer(self._pieces(request, place, ledger), place, ledger)
+        so_far = _so_far(request)
+        pieces = self._pieces(request, so_far, place, ledger)
+        return Answer(pieces, place, so_far.said, so_far.blocks, ledger)
 
     @property
     def backend(self) -> TextBackend:
@@ -195,7 +207,7 @@ class Generator:
         if not self._backend.keeps_prefix or not self._defaults.persona:
             return
         hello = AnswerRequest((ChatMessage("user", "."),), max_tokens=1)
-        async for _ in self._pieces(hello, place, Ledger()):
+        async for _ in self._pieces(hello, _so_far(hello), place, Ledger()):
             pass
 
     def place_ahead(self, slot: int) -> Place:
@@ -219,14 +231,18 @@ class Generator:
                 pass
 
     async def _pieces(
-        self, request: AnswerRequest, place: Place, ledger: Ledger
+        self, request: AnswerRequest, so_far: SoFar, place: Place, ledger: Ledger
     ) -> AsyncGenerator[Piece, None]:
         started = self._clock.now()
-        backend_request = await self._plan(request, place.slot)
-        text = TextStream(request.stop)
-        written = _Spoken(request) if request.spoken else _AsItIs()
+        text = _clean_text(request)
+        so_far.pass_through(text)
+        taken = await self._tokens_in(so_far.written)
+        most_tokens = self._most_tokens(request) - taken
+        if text.ended or most_tokens < 1:
+            ledger.finish_reason = "stop" if text.ended else "length"
+            return
+        backend_request = await self._plan(request, place.slot, so_far.written, taken)
         calls = CallPieces()
-        most_tokens = self._most_tokens(request)
         longer = backend_request.sampling.max_tokens > most_tokens
         may_call = _may_call(request)
         try:
@@ -234,11 +250,11 @@ class Generator:
             async with contextlib.aclosing(made) as deltas:
                 async for delta in deltas:
                     self._note(ledger, delta, started)
-                    for piece in written.feed(text.feed(delta.text)):
+                    for piece in so_far.behind(text.feed(delta.text)):
                         if isinstance(piece, Shown):
                             place.showed(piece.text)
                         yield piece
-                    if text.stopped or written.looping:
+                    if text.ended:
                         ledger.finish_reason = "stop"
                         break
                     # Some servers let a model call that was told not to: for ever, then.
@@ -247,7 +263,7 @@ class Generator:
                     if longer and not calls.any and ledger.completion_tokens > most_tokens:
                         ledger.finish_reason = "length"
                         break  # where only calls may be longer
-            for piece in (*written.feed(text.finish()), *written.finish()):
+            for piece in so_far.behind(text.finish()):
                 yield piece
             if ledger.finish_reason in ("", "stop", "tool_calls"):
                 # Of a call that had to be made, some servers say that it is an ordinary end.
@@ -261,7 +277,9 @@ class Generator:
         """The answer to `request`, or what is left of it; counted as a whole."""
         left = max(1, request.sampling.max_tokens - tokens)
         rest = replace(
-            request, sampling=replace(request.sampling, max_tokens=left), written=written
+            request,
+            sampling=replace(request.sampling, max_tokens=left),
+            written=request.written + written,
         )
         async with contextlib.aclosing(self._backend.stream(rest)) as deltas:
             async for delta in deltas:
@@ -291,7 +309,13 @@ class Generator:
             ledger.cached_tokens = delta.cached_tokens
         ledger.finish_reason = delta.finish_reason or ledger.finish_reason
 
-    async def _plan(self, request: AnswerRequest, slot: int) -> BackendRequest:
+    async def _tokens_in(self, text: str) -> int:
+        return await asyncio.to_thread(self._backend.count_tokens, text) if text else 0
+
+    async def _plan(
+        self, request: AnswerRequest, slot: int, written: str = "", taken: int = 0
+    ) -> BackendRequest:
+        """written: of the answer; it took so many tokens of those that it may have."""
         defaults = self._defaults
         context = self._backend.context_tokens
         max_tokens = self._most_tokens(request)
@@ -304,13 +328,14 @@ class Generator:
         return BackendRequest(
             await self._prompt(request, room),
             Sampling(
-                max_tokens=max_tokens,
+                max_tokens=max_tokens - taken,
                 temperature=temperature,
                 top_p=defaults.top_p if request.top_p is None else request.top_p,
                 repeat_penalty=defaults.repeat_penalty,
                 seed=request.seed,
             ),
             slot,
+            written,
             tools=request.tools,
             in_words=_only_words(request),
         )
@@ -323,7 +348,7 @@ class Generator:
     async def _cost_of(self, tools: Tools, room_tokens: int) -> int:
         """Tokens of the prompt. Raises InvalidInputError where they leave too few for the rest."""
         told = json.dumps([tool.as_openai() for tool in tools.known], ensure_ascii=False)
-        tokens = TOOLS_TOKENS + await asyncio.to_thread(self._backend.count_tokens, told)
+        tokens = TOOLS_TOKENS + await self._tokens_in(told)
         if tokens > room_tokens * _TOOLS_SHARE:
             raise InvalidInputError(
                 f"tools: their definitions take {tokens} tokens of {room_tokens}, and at most "
@@ -358,59 +383,13 @@ def _only_words(request: AnswerRequest) -> bool:
     return request.spoken and request.messages[-1].role == "tool" and not _may_call(request)
 
 
-class _Spoken:
-    """What a voice can say of an answer, and what is shown instead."""
-
-    def __init__(self, request: AnswerRequest) -> None:
-        known = {tool.name for tool in request.tools.known} if request.tools else set()
-        called = {call.name for message in request.messages for call in message.tool_calls}
-        self._uncalled, self._blocks = WithoutCalls(known | called), Blocks()
-        self._unmarked, self._guard = SpokenText(), LoopGuard()
-        self._pointer = pointer_to_blocks(request.messages)
-        self._said = False
-
-    @property
-    def looping(self) -> bool:
-        return self._guard.looping
-
-    def feed(self, text: str) -> Iterator[SaidOrShown]:
-        return self._parted(self._blocks.feed(self._uncalled.feed(text)))
-
-    def finish(self) -> Iterator[SaidOrShown]:
-        yield from self._parted(self._blocks.feed(self._uncalled.finish()))
-        yield from self._parted(self._blocks.finish())
-        if rest := self._guard.feed(self._unmarked.finish()) + self._guard.finish():
-            yield rest
-
-    def _parted(self, pieces: Iterable[SaidOrShown]) -> Iterator[SaidOrShown]:
-        for piece in pieces:
-            if isinstance(piece, Shown):
-                if not self._said:
-                    self._said = True
-                    yield self._pointer
-                yield piece
-            elif said := self._guard.feed(self._unmarked.feed(piece)):
-                self._said = self._said or bool(said.strip())
-                yield said
+def _clean_text(request: AnswerRequest) -> CleanText:
+    tools = request.tools.known if request.tools else ()
+    return CleanText(request.messages, tools, stop=request.stop, spoken=request.spoken)
 
 
-class _AsItIs:
-    """Leaves every mark where it is."""
-
-    def __init__(self) -> None:
-        self._guard = LoopGuard(spoken=False)
-
-    @property
-    def looping(self) -> bool:
-        return self._guard.looping
-
-    def feed(self, text: str) -> Iterator[SaidOrShown]:
-        if piece := self._guard.feed(text):
-            yield piece
-
-    def finish(self) -> Iterator[SaidOrShown]:
-        if rest := self._guard.finish():
-            yield rest
+def _so_far(request: AnswerRequest) -> SoFar:
+    return SoFar(request.so_far, _clean_text(request))
 
 
 def _bytes_in(text: str) -> int:

@@ -148,10 +148,14 @@ def clean_text(text: str) -> str:
     """
     if len(text) > _LONGEST_MESSAGE_CHARS:
         text = _without_middle(text, _LONGEST_MESSAGE_CHARS)
-    text = _SPACE.sub(" ", _CONTROL.sub("", text))
+    return without_special_tokens(_SPACE.sub(" ", _CONTROL.sub("", text))).strip()
+
+
+def without_special_tokens(text: str) -> str:
+    """Without chat template tokens, of what is left over, too."""
     while (stripped := SPECIAL_TOKEN.sub("", text)) != text:
         text = stripped
-    return text.strip()
+    return text
 
 
 def _clean(message: ChatMessage) -> ChatMessage:

@@ -198,7 +198,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                         begin = request.begin
                         await session.answer(
                             begin.turn,
-                            lambda: read_request(begin.request, spoken=True, held=begin.held),
+                            lambda: read_request(
+                                begin.request, spoken=True, held=begin.held, so_far=begin.so_far
+                            ),
+                            chars=begin.chars,
+                            blocks=begin.blocks,
                         )
                     case "read_ahead":
                         unfinished = request.read_ahead.request
@@ -243,7 +247,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
 
 
 def read_request(
-    request: llm_pb2.GenerateRequest, *, spoken: bool = False, held: bool = False
+    request: llm_pb2.GenerateRequest,
+    *,
+    spoken: bool = False,
+    held: bool = False,
+    so_far: str = "",
 ) -> AnswerRequest:
     """Raises InvalidInputError naming the field."""
     messages = tuple(
@@ -268,6 +276,7 @@ def read_request(
         passages=tuple(
             Passage(clean_text(known.source), clean_text(known.text)) for known in request.passages
         ),
+        so_far=so_far,
     )
     wanted.check()
     return wanted

@@ -38,13 +38,16 @@ class AnsweredTurn(Turn):
     unit: Unit | None = None
     """Of the meter, for this answer; None before it is at its slot."""
 
-    def __init__(self, number: int, generator: Generator) -> None:
+    def __init__(
+        self, number: int, generator: Generator, *, chars: int = 0, blocks: int = 0
+    ) -> None:
+        """chars, blocks: that it had before."""
         super().__init__(number)
-        self.chars = 0
+        self.chars = chars
         """Of the text that was published to be said."""
         self.text_ends = False
         """That text ends a phrase."""
-        self.blocks = 0
+        self.blocks = blocks
         """That were shown."""
         self.begun = False
         """Some of it is the model's."""
@@ -178,18 +181,29 @@ class AnsweringSession(StageWork):
         if turn is not None and turn.number == chunk.place.turn:
             turn.confirm()
 
-    async def answer(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
-        """Start to answer turn `number`; what is wrong with it is told as an event, not raised."""
-        if number <= self._stage.begun:
-            begun = self._stage.begun
+    async def answer(
+        self,
+        number: int,
+        read_request: Callable[[], AnswerRequest],
+        *,
+        chars: int = 0,
+        blocks: int = 0,
+    ) -> None:
+        """Start to answer turn `number`; what is wrong with it is told as an event, not raised.
+
+        The newest one is begun anew, behind what the request says is there so far. chars, blocks:
+        that the turn had before it.
+        """
+        begun = self._stage.begun
+        if number < max(begun, 1):
             message = f"turn: {number} does not follow {begun}; turns count upwards from 1"
             await self._stage.refuse_request(number, InvalidInputError(message))
             return
         self._to_read = self._read = None
         if self._reading is not None:
             self._reading.give_up()
-        turn = AnsweredTurn(number, self._generator)
-        await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request))
+        turn = AnsweredTurn(number, self._generator, chars=chars, blocks=blocks)
+        await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request), anew=True)
 
     def go_on(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
         """The results of what turn `number` called are there, if it still waits for them."""
@@ -294,7 +308,8 @@ class AnsweringSession(StageWork):
     ) -> _Written:
         """Every piece of text as a chunk; the turn's first carries when it came."""
         asked = turn.asked = turn.asked or Stamp.now("llm.first_started")
-        written, blocks = _Written(), turn.blocks
+        written, blocks = _Written(answer.said), turn.blocks
+        self._take_up(turn, answer)
         async with contextlib.aclosing(answer.pieces) as pieces:
             async for piece in pieces:
                 if isinstance(piece, ToolCallDelta):
@@ -312,6 +327,15 @@ class AnsweringSession(StageWork):
                 written.text += piece
         turn.note_ready(ended=not written.calls)
         return written
+
+    def _take_up(self, turn: AnsweredTurn, answer: Answer) -> None:
+        """What of the answer was published elsewhere."""
+        if answer.said:
+            turn.chars += len(answer.said)
+            turn.text_ends = answer.said.endswith(_PHRASE_END)
+        turn.blocks += answer.blocks
+        # When its first words came was told there.
+        turn.begun = turn.begun or bool(answer.said or answer.blocks)
 
     async def _publish_text(
         self, turn: AnsweredTurn, text: str, stamps: tuple[Stamp, ...] = ()
@@ -340,8 +364,8 @@ class AnsweringSession(StageWork):
 class _Written:
     """What an answer has come to: text, and calls put together of their pieces."""
 
-    def __init__(self) -> None:
-        self.text = ""
+    def __init__(self, text: str) -> None:
+        self.text = text
         self._calls: list[ToolCallDelta] = []
 
     def add(self, piece: ToolCallDelta) -> None:

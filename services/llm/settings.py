@@ -55,6 +55,11 @@ class LlmSettings(ServiceSettings):
         description="openai: more fields of every request, as JSON, e.g. "
         '{"chat_template_kwargs": {"enable_thinking": false}}',
     )
+    goes_on: bool = Field(
+        True,
+        description="openai: the server writes on behind an assistant's message that comes last; "
+        "false: it begins anew, so an answer whose replica is lost fails",
+    )
     kv_cache_fraction: float = Field(
         0.6,
         gt=0,

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from services.llm.backends.base import ChatMessage, Delta, ToolCall
-from services.llm.generator import Answer, AnswerRequest, Generator
+from services.llm.blocks import Shown
+from services.llm.generator import Answer, AnswerRequest, Generator, Piece
 from services.llm.prompt import CUT_MARK
 from tests.fakes import ManualClock
 from tests.llm.fake_backend import DEFAULTS, FakeBackend, words
@@ -76,6 +77,7 @@ async def test_tokens_are_counted_only_when_it_may_be_too_much() -> None:
         (AnswerRequest(HELLO, stop=("",)), r"stop\[0\]: 0 characters"),
         (AnswerRequest(HELLO, stop=("a", "b" * 129)), r"stop\[1\]: 129 characters"),
         (AnswerRequest(HELLO, stop=("a",) * 9), "stop: 9 strings, at most 8"),
+        (AnswerRequest(HELLO, so_far="a" * 32_769), "so_far: 32769 characters"),
     ],
 )
 def test_values_out_of_bounds_are_named(request_: AnswerRequest, complaint: str) -> None:
@@ -129,6 +131,45 @@ async def test_code_is_no_voice_in_hand() -> None:
     clock.advance(10.0)
     answer.place.wrote("And so it goes on and on and on.")
     assert answer.place.reserve_s == 2, "its voice had run dry"
+
+
+@pytest.mark.parametrize(
+    ("so_far", "written", "pieces"),
+    [
+        # The model writes the blank with its word; one that writes none is heard as it is.
+        ("Well, ", " yes, it is.", ["yes, it is."]),
+        ("Well, ", "yes.", ["yes."]),
+        ("[happy] 12 * 3", " is 36.", [" is 36."]),
+        ("So:\n```py\nif x:\n    ", "    y()\n```\nDone.", [Shown(1, "py", "y()\n"), "Done."]),
+        ("So:\n```py\nx\n```\n", "\n```\ny\n```", [Shown(2, "", "y\n")]),
+        ("So:\n\n| a |\n|---|", "\n| 1 |\nDone.", [Shown(1, "markdown", "| 1 |\n"), "Done."]),
+        # What was said is not said again, and a piece that is held back does not come twice.
+        ("This is the whole of it. ", " This is the whole of it. Yes.", []),
+        ("A smile 😀", "‍🔥 burns.", ["‍🔥 burns."]),
+    ],
+)
+async def test_an_answer_goes_on_behind_what_is_there(
+    so_far: str, written: str, pieces: list[Piece]
+) -> None:
+    backend = FakeBackend(Delta(written))
+    answer = ask(backend, AnswerRequest(HELLO, spoken=True, so_far=so_far))
+    came = [piece async for piece in answer.pieces]
+    assert came == pieces
+    assert backend.requests[0].written == so_far.rstrip(" ")
+    tokens = len(so_far.split())
+    assert backend.requests[0].sampling.max_tokens == DEFAULTS.max_tokens - tokens
+
+
+@pytest.mark.parametrize(
+    ("so_far", "reason"),
+    [("One two three", "length"), ("It goes on and on. It goes on and on.\n", "stop")],
+)
+async def test_an_answer_that_has_come_to_its_end_asks_nobody(so_far: str, reason: str) -> None:
+    backend = FakeBackend(*words("more"))
+    tokens = 3 if reason == "length" else 50
+    answer = ask(backend, AnswerRequest(HELLO, tokens, spoken=True, so_far=so_far))
+    assert await text_of(answer) == ""
+    assert (answer.ledger.finish_reason, backend.requests) == (reason, [])
 
 
 async def test_closing_the_pieces_frees_the_slot() -> None:

@@ -286,9 +286,12 @@ async def test_its_own_port_is_closed_to_others_and_speaks_openai(backend: Llama
     asked = question("What is the capital of France?", max_tokens=8)
     theirs = await answer(friend, asked)
     ours = await answer(backend, asked)
+    begun = replace(asked, written=text_of(theirs)[:15])
+    rest = await answer(friend, begun)
     await stranger.close()
     await friend.close()
     assert text_of(theirs)[:15] == text_of(ours)[:15]
+    assert text_of(rest) == text_of(await answer(backend, begun))
     assert theirs[-1].completion_tokens > 0
 
 

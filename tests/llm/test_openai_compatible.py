@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -72,8 +73,10 @@ async def pair(
             await backend.close()
 
 
-async def answer(backend: OpenAiCompatibleBackend) -> list[Delta]:
-    return [delta async for delta in backend.stream(REQUEST)]
+async def answer(
+    backend: OpenAiCompatibleBackend, request: BackendRequest = REQUEST
+) -> list[Delta]:
+    return [delta async for delta in backend.stream(request)]
 
 
 async def test_an_answer_streams_with_its_counts() -> None:
@@ -134,6 +137,25 @@ async def test_what_a_model_does_not_know_is_left_out_and_not_sent_again() -> No
         await answer(pieces[0])
     (asked,) = pieces[1].exchanges
     assert asked.body["max_completion_tokens"] == 900
+
+
+async def test_an_answer_goes_on_where_the_server_can_and_never_begins_anew() -> None:
+    begun = replace(REQUEST, written="Well,")
+    async with pair(streaming(piece(" yes."), end())) as (backend, server):
+        assert "".join(delta.text for delta in await answer(backend, begun)) == " yes."
+        await answer(backend)
+    body, plain = (exchange.body for exchange in server.exchanges)
+    assert body["messages"][-1] == {"role": "assistant", "content": "Well,"}
+    fields = {"continue_final_message": True, "add_generation_prompt": False}
+    assert body == {**plain, "messages": body["messages"], **fields}
+    unknown = b'{"error": {"message": "Unrecognized request argument: continue_final_message"}}'
+    async with pair(replying(400, unknown)) as (backend, server):
+        with pytest.raises(EngineError, match=r"cannot go on: .*Unrecognized"):
+            await answer(backend, begun)
+    async with pair(streaming(piece("Well, yes."), end()), goes_on=False) as (backend, server):
+        with pytest.raises(EngineError, match=r"does not go on .*goes_on"):
+            await answer(backend, begun)
+    assert not server.exchanges
 
 
 @pytest.mark.parametrize("refused", ["model", "messages"])

@@ -53,6 +53,13 @@ def begin(
     )
 
 
+def behind(turn: int, so_far: str, *, chars: int = 0, blocks: int = 0) -> llm_pb2.LlmAttachRequest:
+    begun = llm_pb2.BeginTurn(
+        turn=turn, request=request(), so_far=so_far, chars=chars, blocks=blocks
+    )
+    return llm_pb2.LlmAttachRequest(begin=begun)
+
+
 @contextlib.asynccontextmanager
 async def attached(stub: Stub, session: str) -> AsyncIterator[Any]:
     call = stub.Attach()
@@ -300,6 +307,58 @@ async def test_a_failure_in_the_middle_ends_the_tokens_and_is_told(bus: Bus) -> 
         failed = (await call.read()).turn_failed
     assert [(chunk.text, chunk.place.last) for chunk in chunks] == [("Well,", False), ("", True)]
     assert (failed.turn, failed.code, failed.message) == (1, "UNAVAILABLE", "the model is gone")
+
+
+async def test_a_turn_that_was_begun_elsewhere_goes_on_with_its_numbers(bus: Bus) -> None:
+    backend = FakeBackend(*map(Delta, (" it", " is:\n", "```\nz\n```")))
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("elsewhere", Kind.TOKENS) as tokens,
+        attached(stub, "elsewhere") as call,
+    ):
+        so_far = "Here\n```py\nx\n```\nand here"
+        await call.write(behind(3, so_far, chars=100, blocks=2))
+        chunks = await tokens_of_turn(tokens, 3)
+        assert (await call.read()).turn_started.turn == 3
+        assert (await call.read()).turn_finished.turn == 3
+    before = 100 + len("Here\nand here")
+    assert [(c.text, c.place.pts - before, c.block) for c in chunks] == [
+        (" it", 0, 0),
+        (" is:\n", 3, 0),
+        ("z\n", 8, 4),
+        ("", 8, 0),
+    ]
+    assert backend.requests[0].written == so_far
+    assert not chunks[0].place.stamps, "its first words came elsewhere"
+
+
+@pytest.mark.parametrize("how", ["works", "failed", "finished"])
+async def test_a_turn_is_begun_anew_where_it_was_begun_before(bus: Bus, how: str) -> None:
+    ends = {"failed": [EngineError("the bus is gone")]}
+    backend = FakeBackend(Delta("Once"), *ends.get(how, []), hang=how == "works")
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe(how, Kind.TOKENS) as tokens,
+        attached(stub, how) as call,
+    ):
+        await call.write(begin(1))
+        assert (await call.read()).turn_started.turn == 1
+        assert await next_text(tokens) == "Once"
+        if how != "works":
+            assert (await call.read()).WhichOneof("event") == f"turn_{how}"
+            assert (await tokens_of_turn(tokens, 1))[-1].place.last
+        backend.deltas, backend.hang = (Delta(" upon a time."),), False
+        await call.write(behind(1, "Once"))
+        assert (await call.read()).turn_started.turn == 1
+        chunks = await tokens_of_turn(tokens, 1)
+        # What was at work ends untold.
+        assert not (await call.read()).turn_finished.cancelled
+        # And an answer that is all there already ends, too.
+        backend.deltas = (Delta(finish_reason="stop"),)
+        await call.write(behind(1, "Once upon a time."))
+        (last,) = await tokens_of_turn(tokens, 1)
+    told = [(chunk.text, chunk.place.pts, chunk.place.seq) for chunk in (*chunks, last)]
+    assert told == [(" upon a time.", 4, 0), ("", 17, 1), ("", 17, 0)]
 
 
 async def test_sessions_at_once_are_never_mixed(bus: Bus) -> None:

@@ -394,6 +394,14 @@ async def test_calls_are_read_out_of_what_the_model_writes(
         called.step(piece)
     called.step("</tool_call>", "stop")
     await asyncio.gather(plain.task, offered.task)
+    begun = replace(asking(max_tokens=5), tools=LOOK, written="One")
+    reading = Reading(backend, begun)
+    rest = await llm.submitted.get()
+    rest.step(' {"name": "look"} moment.', "stop")
+    await reading.task
+    written = backend._tokenizer.encode("One", add_special_tokens=False)
+    assert rest.prompt_token_ids == called.prompt_token_ids + written
+    assert reading.text == ' {"name": "look"} moment.', "behind words it is none"
     # The definitions are in the prompt, and the calls are none of the text.
     assert len(called.prompt_token_ids) > len(request.prompt_token_ids)
     assert offered.text == "One moment.\n"

@@ -240,6 +240,38 @@ async def test_a_session_waits_for_results_and_goes_on_in_the_same_turn(bus: Bus
     assert backend.requests[-1].messages[-1] == ChatMessage("tool", "sun", (), "c1")
 
 
+async def test_a_turn_that_was_begun_elsewhere_calls_and_counts_on(bus: Bus) -> None:
+    backend = FakeBackend(
+        Delta(" Let me look."),
+        Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", "{}"),)),
+        Delta(finish_reason="stop"),
+        context_tokens=2000,
+    )
+    asking = weather_request()
+    so_far = "So:\n```py\nx\n```\nThere."
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("begun", Kind.TOKENS) as tokens,
+        attached(stub, "begun") as call,
+    ):
+        begin = llm_pb2.BeginTurn(turn=1, request=asking, so_far=so_far, blocks=1)
+        await call.write(llm_pb2.LlmAttachRequest(begin=begin))
+        await call.read()
+        called = (await call.read()).tools_called
+        backend.deltas = (Delta("Well:\n```\ny\n```"), Delta(finish_reason="stop"))
+        results = [
+            llm_pb2.Message(role=ASSISTANT, content=called.text, tool_calls=called.calls),
+            llm_pb2.Message(role=TOOL, tool_call_id="c1", content="sun"),
+        ]
+        rest = llm_pb2.ContinueTurn(turn=1, request=weather_request(messages=results))
+        await call.write(llm_pb2.LlmAttachRequest(go_on=rest))
+        chunks = await tokens_of_turn(tokens, 1)
+    assert called.text == "So:\nThere. Let me look."
+    assert [(c.text, c.block) for c in chunks[2:]] == [("Well:\n", 0), ("y\n", 3), ("", 0)]
+    assert chunks[2].place.pts == len(called.text) + 1
+    assert [r.written for r in backend.requests] == [so_far, ""]
+
+
 async def test_only_a_call_may_be_longer_than_an_answer() -> None:
     many = [Delta(tool_calls=(ToolCallDelta(0, "c1", "get_weather", '{"city": "'),))]
     many += [Delta(tool_calls=(ToolCallDelta(0, arguments="o"),)) for _ in range(80)]

@@ -292,6 +292,9 @@ def test_turns_are_over_begun_and_refused_by_their_numbers() -> None:
     assert [turns.wants(n) for n in (1, 2, 3, 4)] == [False, False, True, True]
     assert turns.refuse(3) and not turns.refuse(3) and not turns.refuse(2)
     assert [turns.wants(n) for n in (3, 4)] == [False, True]
+    assert turns.begin(3) and not turns.wants(3)
+    assert turns.begin(3, anew=True) and turns.wants(3)
+    assert not turns.begin(2, anew=True)
 
 
 def test_chunks_are_numbered_within_their_turn_and_kind() -> None:
@@ -300,3 +303,5 @@ def test_chunks_are_numbered_within_their_turn_and_kind() -> None:
     assert numbers.take(1, Kind.FACE) == 0
     numbers.forget(before=2)
     assert [numbers.take(turn, Kind.VIDEO) for turn in (0, 2)] == [2, 1]
+    numbers.restart(2)
+    assert [numbers.take(turn, Kind.VIDEO) for turn in (0, 2)] == [3, 0]

@@ -66,11 +66,16 @@ class TurnNumbers:
         self.epoch = max(self.epoch, number)
         return newer
 
-    def begin(self, number: int) -> bool:
-        """Whether the turn begins with this: False for one that is not newer than all before."""
-        newer = number > self.begun
+    def begin(self, number: int, *, anew: bool = False) -> bool:
+        """Whether the turn begins with this: False for one that is not newer than all before.
+
+        anew: the newest one, too, also where it was refused.
+        """
+        begins = number > self.begun or (anew and number == self.begun)
         self.begun = max(self.begun, number)
-        return newer
+        if begins and anew and self._refused == number:
+            self._refused = number - 1
+        return begins
 
     def refuse(self, number: int) -> bool:
         """Nothing more is to be made of the turn. False where that was so before."""
@@ -100,6 +105,12 @@ class ChunkNumbers:
         for turn, kind in list(self._sent):
             if 0 < turn < before:
                 del self._sent[turn, kind]
+
+    def restart(self, turn: int) -> None:
+        """All that is sent of it counts from 0 again."""
+        for of, kind in list(self._sent):
+            if of == turn:
+                del self._sent[of, kind]
 
 
 class Turn(ABC):
@@ -225,15 +236,20 @@ class Stage(Generic[TurnT]):
                 await self.finish(old, cancelled=True)
 
     async def begin_turn(
-        self, turn: TurnT, work: Callable[[], Awaitable[None]] | None = None
+        self,
+        turn: TurnT,
+        work: Callable[[], Awaitable[None]] | None = None,
+        *,
+        anew: bool = False,
     ) -> None:
         """Put `turn` to work in place of an older one, and tell that it has started.
 
         work: runs in a task of its own; how it ends is told. Without it, `finish` is to be called.
         Nothing happens where the turn was begun before; one that is over by now is told as
-        cancelled.
+        cancelled. anew: the newest is begun again, also where it failed, and what was at work on it
+        ends untold.
         """
-        if not self._turns.begin(turn.number):
+        if not self._turns.begin(turn.number, anew=anew):
             return
         await self.advance(turn.number)
         if self._traces is not None:
@@ -241,6 +257,9 @@ class Stage(Generic[TurnT]):
         async with self._changing:
             over = turn.number < self._turns.epoch
             if not over:
+                if self.turn is not None and self.turn.number == turn.number:
+                    await self._cancel_work()
+                    self._sent.restart(turn.number)
                 self.turn = turn
             await self._events.turn_started(turn.number)
             if over:

@@ -120,9 +120,8 @@ class BackendRequest:
     sampling: Sampling
     slot: int
     written: str = ""
-    """Of the answer, which is to go on from there; only for backends that resume."""
+    """Of the answer, which is to go on from there."""
     tools: Tools | None = None
-    """Nothing is `written` then."""
     in_words: bool = False
     """It has called what it may, and goes to a voice: where a backend can, no call is written."""
 

@@ -73,13 +73,15 @@ def opening_of(tools: Tools) -> str:
 
 
 async def with_calls(
-    deltas: AsyncGenerator[Delta, None], tools: Tools, prompt_tokens: int
+    deltas: AsyncGenerator[Delta, None], tools: Tools, prompt_tokens: int, written: str = ""
 ) -> AsyncGenerator[Delta, None]:
-    """An answer's deltas, calls read out of their text. It begins with what `opening_of` says.
+    """An answer's deltas, calls read out of their text. Behind what is written of it, it begins
+    with what `opening_of` says.
 
     Raises InvalidInputError where the model has not made the call that was required.
     """
     reader = CallReader([tool.name for tool in tools.known], at_once=tools.at_once)
+    reader.feed(written)
     opening, pieces = opening_of(tools), 0
     if begun := reader.feed(opening)[1]:
         yield Delta(tool_calls=tuple(begun))

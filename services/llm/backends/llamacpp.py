@@ -322,6 +322,7 @@ class _Call:
                 body["json_schema"] = schema
                 self._held_to_call = True
             self._reader = CallReader([t.name for t in tools.known], at_once=tools.at_once)
+            self._reader.feed(request.written)
         server.handle_completions(json.dumps(body).encode(), self._on_event)
         if self.error is None and not self.cancelled.is_set():
             self._end_calls()

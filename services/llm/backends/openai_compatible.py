@@ -45,6 +45,9 @@ _OWN_FIELDS = frozenset({"model", "messages", "stream", "stream_options", "n"})
 # What an answer can do without where its model does not know it, as OpenAI's newer ones do not;
 # for `max_tokens` they have another name.
 _DISPENSABLE = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
+# With an assistant's message at the end: it is not over, and no other one is begun. llama.cpp's
+# server needs neither, vLLM both, SGLang the first; others refuse what they do not know.
+_GOES_ON = {"continue_final_message": True, "add_generation_prompt": False}
 _UNSUPPORTED = re.compile(r"unsupported|not support", re.IGNORECASE)
 # No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
 # and a half tokens a character. Estimates from above only shorten old history.
@@ -57,7 +60,7 @@ class OpenAiCompatibleBackend:
 
     `url` is the API's base, for example http://127.0.0.1:8000/v1. `model` empty: the first that
     the server lists. `extra`: fields that every request carries beside ours, for what only some
-    servers know.
+    servers know. `goes_on`: the server writes on behind an assistant's message that comes last.
     """
 
     name = "openai"
@@ -78,6 +81,7 @@ class OpenAiCompatibleBackend:
         connect_timeout_s: float = 5.0,
         read_timeout_s: float = 30.0,
         extra: Mapping[str, Any] | None = None,
+        goes_on: bool = True,
     ) -> None:
         self.model = model
         self.file = ""
@@ -86,6 +90,7 @@ class OpenAiCompatibleBackend:
         self._url = _base_url(url)
         self._read_timeout_s = read_timeout_s
         self._extra = _checked_extra(extra or {})
+        self._goes_on = goes_on
         self._not_taken: set[str] = set()
         """Fields that the server has refused, and is not sent any more."""
         self._client = httpx.AsyncClient(
@@ -142,6 +147,8 @@ class OpenAiCompatibleBackend:
 
     async def stream(self, request: BackendRequest) -> AsyncGenerator[Delta, None]:
         """Raises as `TextBackend.stream`: the server's status says which."""
+        if request.written and not self._goes_on:
+            raise EngineError(f"{self._url} does not go on behind what is written (`goes_on`)")
         try:
             while True:
                 body = self._body(request)
@@ -158,7 +165,10 @@ class OpenAiCompatibleBackend:
                     text = await _error_text(answer)
                 refused = _refused_field(text) if answer.status_code in (400, 422) else ""
                 if refused not in body or refused in self._extra:
-                    raise self._status_error(answer.status_code, text)
+                    error = self._status_error(answer.status_code, text)
+                    if request.written and isinstance(error, InvalidInputError):
+                        raise EngineError(f"the answer cannot go on: {error}")
+                    raise error
                 log.warning("%s takes no %s for %s", self._url, refused, self.model)
                 self._not_taken.add(refused)
         except httpx.HTTPError as error:
@@ -191,6 +201,9 @@ class OpenAiCompatibleBackend:
             body.pop(refused, None)
         if request.tools is not None:
             body |= request.tools.as_openai()
+        if request.written:
+            body["messages"].append({"role": "assistant", "content": request.written})
+            body |= _GOES_ON
         return body | self._extra
 
     def _explain(self, error: httpx.HTTPError) -> str:

@@ -63,6 +63,7 @@ def _openai(settings: LlmSettings) -> TextBackend:
         connect_timeout_s=settings.connect_timeout_s,
         read_timeout_s=settings.read_timeout_s,
         extra=settings.extra_fields(),
+        goes_on=settings.goes_on,
     )
 
 

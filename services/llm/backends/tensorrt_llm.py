@@ -129,12 +129,14 @@ class TensorRtLlmBackend:
         if has_calls(request):
             messages = told_in_words(messages, tools)
         opening = opening_of(tools) if tools is not None else ""
-        prompt_ids = await asyncio.to_thread(self._prompt_ids, messages, opening)
+        begun = request.written + opening
+        prompt_ids = await asyncio.to_thread(self._prompt_ids, messages, begun)
         answer = self._submit(prompt_ids, request.sampling)
         self._answers.add(answer)
         try:
             made = answer.deltas()
-            read = made if tools is None else with_calls(made, tools, len(prompt_ids))
+            counted = len(prompt_ids)
+            read = made if tools is None else with_calls(made, tools, counted, request.written)
             async with contextlib.aclosing(made), contextlib.aclosing(read) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -200,10 +202,10 @@ class TensorRtLlmBackend:
             "complete, and does `nvidia-smi` show the GPU?"
         )
 
-    def _prompt_ids(self, messages: tuple[ChatMessage, ...], opening: str = "") -> list[int]:
+    def _prompt_ids(self, messages: tuple[ChatMessage, ...], begun: str = "") -> list[int]:
         """The conversation as the model's own chat template writes it. Blocks.
 
-        opening: how the answer begins.
+        begun: how the answer begins.
         """
         if self._tokenizer is None:
             raise EngineError("tensorrt_llm: not loaded, or closed")
@@ -220,8 +222,8 @@ class TensorRtLlmBackend:
                         enable_thinking=False,
                     )
                 )
-                if opening:
-                    ids += self._tokenizer.encode(opening, add_special_tokens=False)
+                if begun:
+                    ids += self._tokenizer.encode(begun, add_special_tokens=False)
                 return ids
         except Exception as error:  # Templates raise what they like.
             raise EngineError(f"the model's chat template failed: {one_line(error)}") from error
