@@ -157,6 +157,8 @@ class Session:
             ears,
             partial(self._take_off, attached=False),
             lambda: self._background.run(self.stages.brief_face()),
+            lambda: self.stages.hear_anew(),
+            lambda pts, pcm: self._feed.send_mic(pts, pcm, recorded=True),
         )
 
     def _unasked(self) -> Unasked:
@@ -334,6 +336,7 @@ class Session:
     def _left_alone(self) -> None:
         """Nobody is there: nothing is said, and nobody listens to what was being said."""
         self._perform(self._conversation.interrupt())
+        self._ears.tape.forget()
         lost = self._conversation.stage_lost("asr", "nobody is connected", self._clock.now())
         self._perform(lost)
 
@@ -574,7 +577,9 @@ class Session:
             self._interruption.hear(pcm, level, now)
             awaited = self._conversation.state != "idle"
             for begins_at, sound in self._mic_bundle.add(pts, pcm, level, awaited=awaited):
-                self._feed.send_mic(begins_at, sound)
+                self._ears.tape.add(begins_at, sound)
+                if self._ears.tape.heard:  # else it is sent once somebody listens
+                    self._feed.send_mic(begins_at, sound)
 
     def _mic_may_wait(self, level: float) -> bool:
         """Whether sound of this level can be nothing that anybody waits for (`MicBundle`)."""

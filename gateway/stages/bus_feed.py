@@ -104,11 +104,14 @@ class BusFeed:
             again = replace(self._announced, held=held, motion_frame=motion_frame)
             self._put(Kind.TURN, again, self._traceparent)
 
-    def send_mic(self, pts: int, pcm: NDArray[np.int16]) -> None:
-        """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second."""
+    def send_mic(self, pts: int, pcm: NDArray[np.int16], *, recorded: bool = False) -> None:
+        """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second.
+
+        recorded: it was said before now.
+        """
         place = Place(self._session, 0, self._mic_seq, pts)
         self._mic_seq += 1
-        self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm))
+        self._put(Kind.MIC, PcmChunk(place, MIC_RATE_HZ, pcm, recorded=recorded))
 
     def send_clock(
         self,

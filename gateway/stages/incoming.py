@@ -30,8 +30,12 @@ MAX_FPS = 120
 MAX_SIDE_PIXELS = 4096
 
 
-def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> list[Action]:
-    """What follows from an event in the visitor's speech."""
+def heard(
+    conversation: Conversation, chunk: TranscriptChunk, now: float, began_s: float | None = None
+) -> list[Action]:
+    """What follows from an event in the visitor's speech. began_s: when we had its first sample,
+    where it begins; None: now.
+    """
     utterance, text, event = chunk.utterance, chunk.text, chunk.event
     doubt = conversation.doubt
     if doubt is not None and doubt.utterance == utterance and doubt.over_answer:
@@ -45,7 +49,7 @@ def heard(conversation: Conversation, chunk: TranscriptChunk, now: float) -> lis
             event = TranscriptEvent.PARTIAL
     match event:
         case TranscriptEvent.SPEECH_STARTED:
-            return conversation.speech_started(utterance, now)
+            return conversation.speech_started(utterance, now, began_s)
         case TranscriptEvent.PARTIAL:
             return conversation.partial(utterance, text, chunk.end_of_turn_probability, now)
         case TranscriptEvent.PAUSED:
@@ -139,9 +143,11 @@ class Incoming:
         ended = chunk.speech_end_samples
         end_s = self._microphone.arrival_s(ended) if ended else None
         self._stopwatch.heard(chunk, end_s or now)
+        began_s = None
         if chunk.event is TranscriptEvent.SPEECH_STARTED:
-            self._interruption.speech_began(self._microphone.arrival_s(chunk.place.pts), now)
-        actions = heard(self._conversation, chunk, now)
+            began_s = self._microphone.arrival_s(chunk.place.pts)
+            self._interruption.speech_began(began_s, now)
+        actions = heard(self._conversation, chunk, now, began_s)
         return [*actions, *self._interruption.judge(self._conversation, now)]
 
     def token(self, chunk: TokenChunk, now: float) -> list[Action]:

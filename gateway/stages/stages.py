@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gateway import metrics
 from gateway.api.choices import DrawnBy, SpokenBy
 from gateway.api.events import ErrorEvent, SessionEvent
@@ -286,6 +289,10 @@ class Stages:
             self._face_stale = False
             self._leases["face"].restart()
 
+    def hear_anew(self) -> None:
+        """Attach to a recogniser anew, be it the same: what it hears now has holes."""
+        self._leases["asr"].restart()
+
     async def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer cannot decode before the next key frame. Raises StageLostError."""
         if codec not in self._codecs or not self.attached:
@@ -434,7 +441,9 @@ class StageNews:
     """Tells the conversation what stages say over their leases: turns that fail, replicas that go.
 
     perform: carries out what follows. avatar_gone: called where no replica knows the avatar.
-    face_came: called where one has the session that did not have it.
+    face_came: called where one has the session that did not have it. hear_anew: has a recogniser
+    that misses something begin anew. repeat: sends one of the microphone's sound again, [N] int16
+    behind the place of its first sample.
     """
 
     def __init__(
@@ -446,10 +455,14 @@ class StageNews:
         ears: Ears,
         avatar_gone: Callable[[], None],
         face_came: Callable[[], object],
+        hear_anew: Callable[[], None],
+        repeat: Callable[[int, NDArray[np.int16]], None],
     ) -> None:
         self._conversation = conversation
         self._avatar_gone = avatar_gone
         self._face_came = face_came
+        self._hear_anew = hear_anew
+        self._repeat = repeat
         self._playout = playout
         self._ears = ears
         self._clock = clock
@@ -465,6 +478,9 @@ class StageNews:
         elif kind == "bus_lost":
             message = "its connection to the bus was lost"
             self._perform(self._conversation.stage_lost_bus(service, message))
+            if service == "asr":
+                self._ears.lost()
+                self._hear_anew()
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))
@@ -487,6 +503,8 @@ class StageNews:
         log.warning("%s: %s", service, message)
         if service == "face":
             self._playout.restart_stream()
+        elif service == "asr":
+            self._ears.lost()
         self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
 
     def stage_refused(self, service: str, message: str) -> None:
@@ -504,7 +522,8 @@ class StageNews:
             self._playout.restart_stream()
             self._face_came()
         elif service == "asr":
-            self._ears.switch()
+            for pts, pcm in self._ears.switch():
+                self._repeat(pts, pcm)
         elif service == "llm":
             self._perform(self._conversation.model_ready())
 

@@ -46,7 +46,11 @@ from gateway.tools.rounds import ToolLimits, ToolRounds
 from visavis.serving.errors import UnknownNameError
 
 State = Literal["idle", "listening", "thinking", "speaking"]
-_STATES: dict[Phase, State] = {Phase.THINKING: "thinking", Phase.SPEAKING: "speaking"}
+_STATES: dict[Phase, State] = {
+    Phase.THINKING: "thinking",
+    Phase.SPEAKING: "speaking",
+    Phase.STOPPED: "listening",
+}
 
 
 # Who has not sent what he typed by then may never do.
@@ -244,25 +248,28 @@ class Conversation:
             self._history.forget_unanswered()
         return self._settle([*parted, *self._silence("interrupt")])
 
-    def speech_started(self, utterance: int, now: float) -> list[Action]:
+    def speech_started(
+        self, utterance: int, now: float, began_s: float | None = None
+    ) -> list[Action]:
         """The visitor's voice was detected: an answer under way is kept until words come.
 
         One that speaks gets quieter and goes on until `voice_persists`; one that is about to
-        speak waits.
+        speak waits. began_s: when it was there; None: now. Much of it may have been said by now.
         """
         self._voice = utterance
         if self._turn is not None and self._turn.phase is Phase.HELD:
             return self._settle(self._silence("speech"))
-        return self._settle(self._spoken_over(utterance, now))
+        began_s = now if began_s is None else began_s
+        return self._settle(self._spoken_over(utterance, now, began_s))
 
-    def _spoken_over(self, utterance: int, now: float) -> list[Action]:
+    def _spoken_over(self, utterance: int, now: float, began_s: float) -> list[Action]:
         """The visitor speaks, over the answer if there is one."""
         turn = self._turn
         if turn is not None and not self.taking.interrupts:
             return []
-        self._doubts.speech_began(utterance, now, turn)
+        self._doubts.speech_began(utterance, now, began_s, turn)
         if turn is not None:
-            goes_on = self.taking.goes_on and turn.may_go_on(now)
+            goes_on = self.taking.goes_on and turn.may_go_on(began_s)
             shown = self._captioned[0] == utterance
             self._going_on = Continuation(utterance, turn, shown) if goes_on else None
         if turn is None or turn.phase is Phase.STOPPED:
@@ -370,7 +377,7 @@ class Conversation:
             actions += self._open(text, utterance, confirmed=True, reason="speech", now=now)
         self._going_on = None
         if self._voice:  # he speaks again already: these words came late
-            actions += self._spoken_over(self._voice, now)
+            actions += self._spoken_over(self._voice, now, now)
         return self._settle(actions)
 
     def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
@@ -526,9 +533,13 @@ class Conversation:
         turn, text = self._turn, f"{stage}: {message}"
         actions: list[Action] = []
         if stage == "asr":
+            # Another one hears what is being said from its beginning, and tells it as new.
             cut_off = self._cut_off()
-            actions += self._resume(now)
-            self._doubts.resolve()
+            if turn is not None and turn.phase is Phase.STOPPED:
+                self._doubts.unheard(now)
+            else:
+                actions += self._resume(now)
+                self._doubts.resolve()
             actions += [*self._drop_prepared(), *cut_off, *self._ask_again(now)]
         if turn is None or not turn.needs(stage):
             return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])

@@ -43,8 +43,10 @@ class Interruption:
 
     def speech_began(self, onset_s: float | None, now: float) -> None:
         """Speech has been detected, whose first sample reached us at `onset_s`."""
-        self._onset_s = now if onset_s is None else max(onset_s, now - _OLDEST_ONSET_S)
-        self._judge.speech_began(self._onset_s)
+        onset_s = now if onset_s is None else max(onset_s, now - _OLDEST_ONSET_S)
+        if self._silent_s is None:  # else it was not this one that made the silence
+            self._onset_s = onset_s
+        self._judge.speech_began(onset_s)
 
     def tick(
         self, pcm: NDArray[np.int16], conversation: Conversation, now: float

@@ -269,15 +269,25 @@ class Doubts:
         latest = self._latest
         return None if latest is None or latest.phase is DoubtPhase.ENDED else latest
 
-    def speech_began(self, utterance: int, now: float, turn: Turn | None) -> None:
-        """An utterance begins, over the answer `turn` if there is one."""
+    def speech_began(self, utterance: int, now: float, began_s: float, turn: Turn | None) -> None:
+        """An utterance begins, over the answer `turn` if there is one.
+
+        began_s: when it was there; that is told late.
+        """
         said, until_s = self._said
         if turn is not None:
             self._latest = Doubt(utterance, now)
-        elif now < until_s:
+        elif began_s < until_s:
             self._latest = Doubt(utterance, now, said, DoubtPhase.AFTER)
         else:
             self._latest = None
+
+    def unheard(self, now: float) -> None:
+        """Whoever listened has gone: what was understood counts no more, and the utterance has as
+        long as a new one to have words.
+        """
+        if (doubt := self.current) is not None:
+            doubt.since_s, doubt.worded = now, False
 
     def resolve(self) -> None:
         """It is known what the utterance was, or will never be."""

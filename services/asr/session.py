@@ -46,11 +46,13 @@ log = logging.getLogger(__name__)
 ASSUMED = Assumed(units_per_s=0.2, unit_cost_s=0.08, cores=0.02)
 """Looks at what is being said and at what was said, until they are measured."""
 _EVENTS_WAITING = 64
-# A second of 10 ms chunks and some: later sound is worth less than newer sound.
-_MIC_CHUNKS_WAITING = 128
+# Later sound is worth less than newer sound. But half a minute may be repeated to us, in chunks of
+# a second, and for as long as we hear that, 15 s at the most, the rest comes in frames of 32 ms.
+_MIC_CHUNKS_WAITING = 512
 # Sound that comes faster than it was spoken (a file) waits for the networks;
 # live sound, which may come in bursts, does not. A lead is forgotten bit by bit: a burst at the
-# beginning, or a microphone whose clock is fast, makes no file. What was late may catch up.
+# beginning, or a microphone whose clock is fast, makes no file. What was late may catch up, as
+# does what is said while we hear what was said before.
 _LIVE_LEAD_S, _MOST_LATE_S = 0.5, 3.0
 _LEAD_FORGOTTEN = 0.1
 # A microphone that falls silent without a word (muted, gone) must not leave an
@@ -136,10 +138,16 @@ class ListeningSession:
         """From now on, also in an utterance that is open."""
         self._listener.take_turns_by(rules)
 
-    async def hear(self, pcm: NDArray[np.int16], sample_rate_hz: int) -> None:
-        """The next [N] int16 samples, of any number. Waits where events are not read."""
+    async def hear(
+        self, pcm: NDArray[np.int16], sample_rate_hz: int, *, recorded: bool = False
+    ) -> None:
+        """The next [N] int16 samples, of any number. Waits where events are not read.
+
+        recorded: this is no live sound, and what follows may be.
+        """
         if self._resampler is None or self._resampler.sample_rate_hz != sample_rate_hz:
             self._resampler = Resampler(sample_rate_hz)
+        self._listener.live = not recorded
         await self._listen(self._resampler.feed(pcm))
 
     async def hear_silence(self, n_samples: int) -> None:
@@ -221,9 +229,11 @@ class ListeningSession:
         assert self._frame_at_s is not None
         now_s, before_s = self._clock.now(), self._frame_at_s
         self._frame_at_s, passed_s = now_s, now_s - before_s
-        lead_s = self._lead_s + FRAME_SAMPLES / SAMPLE_RATE_HZ - passed_s * (1 + _LEAD_FORGOTTEN)
+        # What was said before is no lead; but what is said is late by as long as that takes.
+        spoken_s = FRAME_SAMPLES / SAMPLE_RATE_HZ if self._listener.live else 0.0
+        lead_s = self._lead_s + spoken_s - passed_s * (1 + _LEAD_FORGOTTEN)
         self._lead_s = max(-_MOST_LATE_S, lead_s)
-        return self._recorded or self._lead_s > _LIVE_LEAD_S
+        return self._recorded or not self._listener.live or self._lead_s > _LIVE_LEAD_S
 
     async def _settle(self) -> None:
         """Until every question to the networks is answered, also those that answers raise."""
@@ -354,7 +364,7 @@ class TranscribingSession(StageWork):
                 log.warning("dropped a mic chunk of more than one second")
                 continue
             await self._keep_time(chunk)
-            await self._listening.hear(chunk.pcm, chunk.sample_rate_hz)
+            await self._listening.hear(chunk.pcm, chunk.sample_rate_hz, recorded=chunk.recorded)
 
     async def _next(self, microphone: Subscription) -> Chunk:
         """Raises TimeoutError after _PATIENCE_S without one, StopAsyncIteration at the end."""

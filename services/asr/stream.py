@@ -88,6 +88,8 @@ class Listener:
         self.far = False
         """Whether the latest frame was speech that is too far from the visitor to be his."""
         self._quiet = QuietFrames()
+        self.live = True
+        """Whether it is heard as it is said: nobody waits for the first words of what is not."""
         self.foresees = True
         """Whether foresight is told now: there is a core to spare for what is prepared early."""
         self.foresight = Foresight() if foresight else None
@@ -409,7 +411,7 @@ class Listener:
             return []
         partial = utterance.partial
         if not partial.is_full(self._tape.end):
-            return [self._ask_recogniser(utterance, Purpose.PARTIAL)]
+            return [self._ask_recogniser(utterance, Purpose.PARTIAL)] if self.live else []
         first = partial.start + FEWEST_HEAD_SAMPLES
         cut = self._tape.quietest(first, self._tape.end - FEWEST_TAIL_SAMPLES)
         return [self._ask_recogniser(utterance, Purpose.HEAD, cut)]

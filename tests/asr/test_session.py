@@ -20,11 +20,13 @@ QUESTION = pcm16(np.concatenate([quiet(10), loud(40), quiet(60)]))
 RULES = EndpointRules()
 
 
-def open_session(hearing: FakeHearing, clock: ManualClock) -> ListeningSession:
+def open_session(
+    hearing: FakeHearing, clock: ManualClock, *, interim_results: bool = False
+) -> ListeningSession:
     return ListeningSession(
         hearing,  # type: ignore[arg-type]
         "en",
-        interim_results=False,
+        interim_results=interim_results,
         rules=RULES,
         clock=clock,
     )
@@ -66,6 +68,29 @@ async def test_a_burst_at_its_beginning_makes_no_file_of_a_microphone() -> None:
         for at in range(0, len(QUESTION), 512):
             clock.advance(512 / 16_000)
             await asyncio.wait_for(session.hear(QUESTION[at : at + 512], 16_000), 30)
+
+
+async def test_what_was_said_before_is_heard_by_its_own_time_and_what_follows_is_live() -> None:
+    """However long ago: as a recogniser that comes in another's place hears it."""
+    hearing, clock = FakeHearing(), ManualClock()
+    hearing.hold.clear()
+    async with open_session(hearing, clock, interim_results=True) as session:
+        await session.hear(QUESTION[:0], 16_000)
+        clock.advance(60)
+        repeated = asyncio.create_task(session.hear(QUESTION, 16_000, recorded=True))
+        await asyncio.wait_for(hearing.asked.wait(), 30)
+        assert not repeated.done()
+        hearing.hold.set()
+        await asyncio.wait_for(repeated, 30)
+        events = session.ready_events()
+        # Nobody waits for the first words of what is over.
+        assert [e.event for e in events] == [Event.SPEECH_STARTED, Event.PAUSED, Event.FINAL]
+        assert events[-1].at_samples == (50 + RULES.shortest_wait_frames) * 512
+        await session.hear(np.zeros(32_000, np.int16), 16_000, recorded=True)
+        hearing.hold.clear()
+        for at in range(0, len(QUESTION), 512):
+            clock.advance(512 / 16_000)
+            await asyncio.wait_for(session.hear(QUESTION[at : at + 512], 16_000), 5)
 
 
 async def test_leaving_ends_the_work_that_was_begun() -> None:

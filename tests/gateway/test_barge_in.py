@@ -114,3 +114,18 @@ def test_what_is_none_is_not_measured_and_speech_is_from_its_first_sample() -> N
     scene.playout.void(2)
     scene.pass_ticks(1)
     assert count.value == 1 and seconds.value == pytest.approx(0.22)
+
+
+def test_speech_that_is_told_again_has_not_come_after_the_silence_it_made() -> None:
+    scene = Scene()
+    seconds = MetricGrowth("barge_in_to_silence_seconds_sum")
+    scene.speech(scene.now - 0.1)
+    scene.pass_ticks(10)
+    scene.perform(scene.talk.stage_lost("asr", "gone", scene.now))
+    scene.pass_ticks(90)
+    assert scene.playout.paused
+    scene.speech(scene.now - 1.9)
+    scene.interruption.void("speech", scene.now)
+    scene.playout.void(2)
+    scene.pass_ticks(1)
+    assert seconds.value == pytest.approx(0.22)

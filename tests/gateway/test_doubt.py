@@ -154,9 +154,21 @@ def test_somebody_who_coughs_twice_is_waited_for(stopped: Conversation) -> None:
     assert of(stopped.discarded(2, 3), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
-def test_without_ears_the_answer_goes_on(stopped: Conversation) -> None:
-    assert of(stopped.stage_lost("asr", "gone", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
+def test_without_ears_the_answer_waits_a_moment_for_others_and_goes_on(
+    stopped: Conversation,
+) -> None:
+    stopped.partial(1, "I")
+    assert of(stopped.stage_lost("asr", "gone", 2), ResumeTurn) == []
+    assert of(stopped.check(1.9 + WORDLESS_S), ResumeTurn) == []
+    assert of(stopped.check(2.1 + WORDLESS_S), ResumeTurn) == [ResumeTurn(1, 1.0)]
     assert stopped.state == "speaking"
+
+
+def test_other_ears_tell_what_has_stopped_the_answer_anew(stopped: Conversation) -> None:
+    lost = stopped.stage_lost("asr", "gone", 2)
+    assert of(lost, ResumeTurn) == of(lost, StateEvent) == []
+    assert stopped.speech_started(1001, 3, 1) == []
+    assert of(stopped.partial(1001, "Hello there"), CloseTurn) == [CloseTurn(1, "interrupted")]
 
 
 def test_without_marks_it_goes_on_where_it_stopped(talk: Conversation) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gateway.stages.ears import Ears
+from gateway.talk.microphone import RATE_HZ
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import KINDS, Double, Doubles
 from tests.gateway.test_api import new_session
@@ -170,3 +172,71 @@ async def test_a_newcomer_among_the_ears_counts_from_the_switch_on() -> None:
     assert not ears.count(chunk(3, started)), "the old one is heard no more"
     assert ears.count(chunk(first + 1, started))
     assert ears.newcomer() > first + 1
+
+
+def said(at: int, samples: int = RATE_HZ) -> NDArray[np.int16]:
+    """Sound that tells its place: seconds."""
+    return (np.arange(at, at + samples) // RATE_HZ).astype(np.int16)
+
+
+def listening(seconds: int) -> Ears:
+    """Somebody listens, and so much has been said."""
+    ears = Ears()
+    ears.newcomer()
+    assert ears.switch() == []
+    speak(ears, 0, seconds)
+    return ears
+
+
+def speak(ears: Ears, begin_s: int, end_s: int) -> None:
+    for at in range(begin_s * RATE_HZ, end_s * RATE_HZ, RATE_HZ):
+        ears.tape.add(at, said(at))
+
+
+def told(ears: Ears, utterance: int, event: TranscriptEvent, at_s: float, end_s: float = 0) -> None:
+    place, end = Place("s", 0, 0, round(at_s * RATE_HZ)), round(end_s * RATE_HZ)
+    assert ears.count(TranscriptChunk(place, event, utterance, "", speech_end_samples=end))
+
+
+def repeated(ears: Ears) -> tuple[float, float]:
+    """From which second to which the next one hears what was said."""
+    ears.newcomer()
+    pieces = ears.switch()
+    assert all(0 < len(pcm) <= RATE_HZ for _, pcm in pieces)
+    sound = np.concatenate([pcm for _, pcm in pieces])
+    np.testing.assert_array_equal(sound, said(pieces[0][0], len(sound)))
+    return pieces[0][0] / RATE_HZ, (pieces[0][0] + len(sound)) / RATE_HZ
+
+
+STARTED, FINAL = TranscriptEvent.SPEECH_STARTED, TranscriptEvent.FINAL
+
+
+async def test_who_replaces_a_lost_recogniser_hears_what_is_being_said_from_before_its_begin() -> (
+    None
+):
+    ears = listening(9)
+    told(ears, 1, STARTED, 8.5)
+    speak(ears, 9, 20)
+    ears.lost()
+    assert not ears.count(chunk(2, STARTED)), "it would have no end"
+    speak(ears, 20, 21)
+    assert not ears.tape.heard
+    assert repeated(ears) == (7.5, 21) and ears.tape.heard
+    speak(ears, 21, 22)
+    ears.lost()
+    assert repeated(ears) == (7.5, 22), "nothing of it was told yet"
+    told(ears, 3000, STARTED, 8.5)
+    told(ears, 3000, FINAL, 21, end_s=20.5)
+    ears.lost()
+    assert repeated(ears) == (20.5, 22), "what was understood is not said again"
+
+
+async def test_what_is_kept_for_it_are_seconds_and_half_a_minute_of_one_utterance() -> None:
+    silent, endless, deserted = listening(50), listening(6), listening(3)
+    told(endless, 1, STARTED, 5)
+    speak(endless, 6, 50)
+    for ears in (silent, endless):
+        ears.lost()
+    deserted.tape.forget()
+    speak(deserted, 3, 4)
+    assert [repeated(ears) for ears in (silent, endless, deserted)] == [(46, 50), (20, 50), (3, 4)]

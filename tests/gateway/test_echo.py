@@ -255,10 +255,12 @@ def test_a_hum_made_of_an_echo_does_not_hide_who_speaks_over_it(hum: str) -> Non
     assert talk.turn is None
 
 
-def test_the_tail_of_an_answer_is_not_answered() -> None:
+@pytest.mark.parametrize("told_s", [10.3, 14.0])
+def test_the_tail_of_an_answer_is_not_answered(told_s: float) -> None:
+    """Nor where it is told late, by a recogniser that came in another's place."""
     talk = answering("It was the best of times, it was the worst.")
     talk.finished(1, 10.0)
-    talk.speech_started(1, 10.3)
+    talk.speech_started(1, told_s, 10.3)
     talk.echo_heard(10.4)
     assert talk.paused(1, "was the worst", 0.9, 10.5) == []
     talk.final(1, "was the worst", 11)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import grpc
 import httpx
+import numpy as np
 import psutil
 import pytest
 from nats.aio.client import Client
@@ -26,6 +28,8 @@ from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
+from visavis.wire.media import Chunk, PcmChunk
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -153,6 +157,58 @@ async def test_a_service_killed_in_mid_answer(
         path = f"/v1/sessions/{session.id}"
         await eventually(lambda: _attached(client, path, stage))
         await answers(session)
+
+
+@pytest.mark.parametrize("fault", ["killed", "lost its bus"])
+async def test_what_is_said_while_the_recogniser_goes_is_heard_from_its_beginning(
+    client: GatewayClient, doubles: Doubles, fault: str
+) -> None:
+    """By another one, or the same begun anew; also what came while there was none."""
+    doubles.script.hears = "Do you hear me?"
+    loud, quiet = np.full(320, 9000, np.int16), np.zeros(320, np.int16)
+    async with (
+        client.session() as session,
+        doubles.bus.subscribe(session.id, Kind.MIC, limit=512) as mic,
+    ):
+        path = f"/v1/sessions/{session.id}"
+        events = session.events()
+        async with client.connect(f"{path}/media?role=speaker") as media:
+            for _ in range(20):
+                await media.send(loud.tobytes())
+            async with asyncio.timeout(30):
+                while (await anext(events)).get("state") != "listening":
+                    pass
+            if fault == "killed":
+                await doubles.stop("asr")
+                await eventually(lambda: _is_away(client, path, "asr"))
+            else:
+                told = control_pb2.AttachEvent(bus_lost=control_pb2.BusLost())
+                await doubles.running["asr"].events[session.id].put(told)
+            for _ in range(20):
+                await media.send(loud.tobytes())
+            if fault == "killed":
+                await doubles.start("asr")
+            async with asyncio.timeout(30):
+                while not (chunk := _sound(await anext(mic))).recorded:
+                    assert fault == "lost its bus" or chunk.place.pts < 20 * 320
+            heard = [chunk]
+            for _ in range(20):
+                await media.send(quiet.tobytes())
+            seen = await collect(session, "finished", "failed")
+        async with asyncio.timeout(30):
+            while sum(len(chunk.pcm) for chunk in heard) < 60 * 320:
+                heard.append(_sound(await anext(mic)))
+    texts = [e["text"] for e in seen if e["type"] == "transcript" and e["final"]]
+    assert texts.count("Do you hear me?") == 1 and seen[-1]["event"] == "finished"
+    assert heard[0].place.pts == 0 and not heard[-1].recorded
+    for chunk, later in pairwise(heard):
+        assert later.place.pts == chunk.place.pts + len(chunk.pcm)
+    assert sum(np.count_nonzero(chunk.pcm) for chunk in heard) == 40 * 320
+
+
+def _sound(chunk: Chunk) -> PcmChunk:
+    assert isinstance(chunk, PcmChunk)
+    return chunk
 
 
 async def test_an_answer_is_not_written_before_there_is_a_voice_for_it(

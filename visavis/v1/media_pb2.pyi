@@ -45,16 +45,18 @@ class StageStamp(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class PcmChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks")
+    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks", "recorded")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PCM_S16LE_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     pcm_s16le: bytes
     marks: _containers.RepeatedCompositeFieldContainer[TextMark]
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ...) -> None: ...
+    recorded: bool
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ..., recorded: _Optional[bool] = ...) -> None: ...
 
 class TextMark(_message.Message):
     __slots__ = ("chars", "samples")

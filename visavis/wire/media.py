@@ -191,7 +191,10 @@ class TextMark(OnTheWire):
 
 @dataclass(frozen=True, slots=True)
 class PcmChunk(OnTheWire):
-    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order."""
+    """Mono sound. pcm: [N] int16. marks: of a voice, where words end, in order.
+
+    recorded: of a microphone, what was said before, and comes faster than it was.
+    """
 
     MESSAGE = pb.PcmChunk
 
@@ -199,6 +202,7 @@ class PcmChunk(OnTheWire):
     sample_rate_hz: Annotated[int, _RATE]
     pcm: Annotated[NDArray[np.int16], _PCM]
     marks: tuple[TextMark, ...] = ()
+    recorded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
