@@ -55,6 +55,9 @@ _MIC_CHUNKS_WAITING = 512
 # does what is said while we hear what was said before.
 _LIVE_LEAD_S, _MOST_LATE_S = 0.5, 3.0
 _LEAD_FORGOTTEN = 0.1
+# In what was said before, answers come so much later than they were asked for, as they do live: a
+# pause that is shorter ends nothing.
+_ANSWER_FRAMES = 8
 # A microphone that falls silent without a word (muted, gone) must not leave an
 # utterance open: missing sound counts as silence.
 _PATIENCE_S = 0.3
@@ -111,6 +114,8 @@ class ListeningSession:
         self._lead_s = 0.0
         """So far what was heard is ahead of the clock."""
         self._frame_at_s: float | None = None
+        self._awaited_frames = 0
+        """Heard since the networks owe an answer."""
         self._work: set[asyncio.Task[None]] = set()
         self._recognised: tuple[Stamp, ...] = ()
         self._events: asyncio.Queue[Heard | Exception | None] = asyncio.Queue(_EVENTS_WAITING)
@@ -221,7 +226,8 @@ class ListeningSession:
             await self._take(self._listener.hear_frame(frame, probability))
             if self._listener.far:
                 metrics.asr_far_voice_seconds.inc(FRAME_SAMPLES / SAMPLE_RATE_HZ)
-            if ahead and self._work:
+            self._awaited_frames = self._awaited_frames + 1 if self._work else 0
+            if ahead and self._awaited_frames > (0 if self._listener.live else _ANSWER_FRAMES):
                 await self._settle()
 
     def _ahead(self) -> bool:
