@@ -136,6 +136,12 @@ turns = Counter(
     "its answer was heard; discarded: prepared in a pause, and never asked for.",
     ["outcome"],
 )
+turns_resumed = Counter(
+    "gateway_turns_resumed_total",
+    "Turns that a stage goes on with in their midst, in place of a replica that was lost or missed "
+    "some of them.",
+    ["stage"],
+)
 voice_to_voice_seconds = Histogram(
     "voice_to_voice_seconds",
     "End of the visitor's speech or text to the first sample of the answer that leaves.",
@@ -344,6 +350,8 @@ def _begin_at_zero() -> None:
         ("503", "unavailable"),
     ):
         session_refusals.labels(status, reason)
+    for stage in ("llm", "tts", "face"):
+        turns_resumed.labels(stage)
     for result in ("taken", "lost"):
         sessions_stood_in.labels(result)
     for service in ("asr", "llm", "tts", "face", "answer", "queue", "gateway"):

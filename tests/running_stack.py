@@ -92,8 +92,9 @@ class RunningStack:
     def child(self, module: str) -> psutil.Process:
         """The process of "services.tts", "gateway" or "nats-server"."""
         for process in self.process.children():
-            if any(part.endswith(module) for part in process.cmdline()):
-                return process
+            with contextlib.suppress(psutil.NoSuchProcess):  # one that was killed a moment ago
+                if any(part.endswith(module) for part in process.cmdline()):
+                    return process
         raise AssertionError(f"{module} does not run")
 
     def login(self, user: User) -> Login:

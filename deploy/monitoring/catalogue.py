@@ -133,6 +133,7 @@ LABELS: Mapping[str, str] = {
     "gateway_tool_calls{result}": "done, failed, dropped",
     "gateway_stage_attach{stage}": _STAGE,
     "gateway_sessions_stood_in{result}": "taken, lost",
+    "gateway_turns_resumed{stage}": "llm, tts, face",
     "gateway_stage_attach{result}": "ready, refused, timeout, lost, moved",
     "gateway_wyoming_requests{kind}": "transcribe, synthesize, handle",
     "gateway_wyoming_requests{code}": "ok, cancelled, invalid_input, not_found, over_limit, "

@@ -14,7 +14,14 @@ from gateway.answers.cache import AnswerCache, Speaker
 from gateway.knowledge.passages import Passage
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.stages import Stages
-from gateway.talk.actions import BeginAnswer, CloseTurn, ContinueAnswer, Message, ReadAhead
+from gateway.talk.actions import (
+    BeginAnswer,
+    CloseTurn,
+    ContinueAnswer,
+    Message,
+    ReadAhead,
+    ResumeAnswer,
+)
 from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools
 from visavis.serving.errors import VisavisError
@@ -86,6 +93,19 @@ class Answering:
             metrics.knowledge_lookups.labels("found" if turn.known else "nothing").inc()
         held = turn.phase is Phase.HELD
         await self._stages.begin_answer(turn.number, action.messages, turn.known, held=held)
+
+    async def go_on_writing(self, turn: Turn, action: ResumeAnswer) -> None:
+        """An answer that another language model has begun. Raises StageLostError."""
+        await self._stages.begin_answer(
+            turn.number,
+            action.messages,
+            turn.known,
+            held=turn.phase is Phase.HELD,
+            last=action.last,
+            so_far=action.so_far,
+            chars=action.chars,
+            blocks=action.blocks,
+        )
 
     async def go_on(self, turn: Turn, action: ContinueAnswer) -> None:
         """With the results of tools. Raises StageLostError."""

@@ -131,6 +131,12 @@ class ShownEvent(Event):
             return f"\n\n{self.text.strip()}\n\n"
         return f"\n```{self.language}\n{self.text.rstrip()}\n```\n"
 
+    @property
+    def as_begun(self) -> str:
+        """The same while it goes on."""
+        opened = "\n" if self.language == "markdown" else f"```{self.language}\n"
+        return f"\n{opened}{self.text}"
+
 
 def add_shown(blocks: list[ShownEvent], piece: ShownEvent) -> None:
     """Appends a piece to its block, the last of `blocks`, or begins that."""

@@ -180,6 +180,8 @@ class Playout:
         self._turn: _Turn | None = None
         self._epoch = 0
         self._lanes: dict[VideoCodec, PictureLane] = {}
+        self._faceless = False
+        """The face is lost, and no other one has come yet."""
         self._picture_lag_samples: int | None = None
         """Of the last turn that had a picture: how long its voice was here before."""
         self._pictures_at = ORIGIN_SAMPLES
@@ -268,8 +270,12 @@ class Playout:
             self._lanes[new] = lane
         self.idle.set_codecs(codecs, self._now)
 
-    def restart_stream(self) -> None:
-        """Another face encodes from now on: what was decoded before is no reference."""
+    def restart_stream(self, *, lost: bool = False) -> None:
+        """Another face encodes from now on: what was decoded before is no reference.
+
+        lost: there is none yet; where it takes long, idle life is seen even while a turn is heard.
+        """
+        self._faceless = lost
         self._picture_lag_samples = None
         self.idle.restart()
         for lane in self._lanes.values():
@@ -348,6 +354,16 @@ class Playout:
             turn.waiting_samples += len(pcm)
         turn.voice_complete = last
 
+    def shorten(self, number: int, to_samples: int) -> None:
+        """The turn's voice ends there, or where it is heard by now: another one follows."""
+        turn = self._turn
+        if turn is None or turn.number != number:
+            return
+        voice = turn.take(max(0, to_samples - turn.played_samples))
+        turn.voice.clear()
+        turn.waiting_samples = 0
+        turn.put_back(voice)
+
     def push_picture(self, picture: Picture) -> None:
         """One of a turn or an idle one, in the order in which they were encoded."""
         lane = self._lanes.get(picture.codec)
@@ -420,7 +436,7 @@ class Playout:
                 released = [lane.show(looped, now)]
             out += released
         over = self._turn is None or self._turn.phase is _Phase.OVER
-        self.idle.review(set(self._lanes), now, idle=over)
+        self.idle.review(set(self._lanes), now, idle=over or self._faceless)
         return out
 
     def _cut_voice(self, turn: _Turn, *, keep: bool = False) -> None:

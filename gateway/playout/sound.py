@@ -32,10 +32,11 @@ _SILENCE = np.zeros(AAC_FRAME_SAMPLES, np.int16)
 class VoiceResampler:
     """One turn's voice at 48 kHz, whatever rate it comes in; holes become silence."""
 
-    def __init__(self, sample_rate_hz: int) -> None:
+    def __init__(self, sample_rate_hz: int, first: int = 0) -> None:
+        """first: sample of the voice that it begins with."""
         self.sample_rate_hz = sample_rate_hz
         self.missing_samples = 0
-        self._expected = 0
+        self._expected = first
         self._stream = (
             None
             if sample_rate_hz == RATE_HZ

@@ -279,7 +279,7 @@ class Link:
             if isinstance(effect, to_do.Answer):
                 turn = self._session.respond(effect.prompt)
             else:
-                await self._session.stages.settle()  # what comes now a voice that is away misses
+                await self._session.stages.settle()
                 turn = self._session.begin_speaking()
         except VisavisError as error:
             return self._dialogue.hear(failed(effect.reply, error))

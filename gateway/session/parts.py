@@ -13,6 +13,7 @@ from gateway.playout.audience import Audience
 from gateway.playout.playout import Playout
 from gateway.session.presence import Presence
 from gateway.stages.bus_feed import BusFeed
+from gateway.stages.incoming import Unheard
 from gateway.stages.stages import Stages
 from gateway.talk.conversation import Conversation
 from gateway.talk.interruption import Interruption
@@ -41,5 +42,7 @@ class Parts:
     """Who is told what happens."""
     presence: Presence
     """Whether anybody is there."""
+    unheard: Unheard
+    """Sound of the open turn, for a face that takes over."""
     background: Background
     clock: Clock

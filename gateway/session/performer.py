@@ -58,6 +58,13 @@ class Performer:
                 case actions.BeginAnswer():
                     if (turn := self._conversation.turns.find(action.turn)) is not None:
                         self._run(self._begin(turn, action))
+                case actions.ResumeAnswer():
+                    self._tools.stop()
+                    self._run(self._go_on_writing(action))
+                case actions.ResumeVoice():
+                    self._resume_voice(action)
+                case actions.ResumeFace():
+                    self._resume_face(action.turn)
                 case actions.CallTool():
                     self._call(action)
                 case actions.ContinueAnswer():
@@ -104,19 +111,19 @@ class Performer:
         )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
-        if not self._stages.may_begin:
-            try:
-                await self._stages.settle()
-            except StageLostError as error:
-                self._lost("tts", action.turn, error)
-                return
+        if not self._stages.settled:
+            await self._stages.settle()
             held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
             self._feed.announce_again(held=held, motion_frame=frame)
         if self._conversation.turn is not turn:
             return  # superseded before its stage was asked
+        if self._stages.voice_away:
+            self._conversation.stage_away(action.turn, "tts", self._stages.voice_away)
         try:
             await self._parts.answering.answer(turn, action)
             self.perform(self._conversation.sources_known(turn.number))
+        except StageLostError as error:
+            self._conversation.stage_away(action.turn, "llm", str(error))
         except VisavisError as error:
             self._lost("llm", action.turn, error)
 
@@ -127,6 +134,37 @@ class Performer:
         self._feed.send_clock(action.turn, 0, RATE_HZ)
         self._stopwatch.confirmed(self._now())
 
+    async def _go_on_writing(self, action: actions.ResumeAnswer) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
+            return
+        metrics.turns_resumed.labels("llm").inc()
+        try:
+            await self._parts.answering.go_on_writing(turn, action)
+        except StageLostError as error:
+            self._conversation.stage_away(action.turn, "llm", str(error))
+
+    def _resume_voice(self, action: actions.ResumeVoice) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != action.turn:
+            return
+        metrics.turns_resumed.labels("tts").inc()
+        self._playout.shorten(turn.number, round(action.at_s * RATE_HZ))
+        announced = self._feed.announced_as(self._playout.motion_frame)
+        heard = played(turn, self._playout.played_samples)
+        self._run(self._stages.resume_voice(announced, turn, action, heard))
+
+    def _resume_face(self, number: int) -> None:
+        turn = self._conversation.turn
+        if turn is None or turn.number != number:
+            return
+        metrics.turns_resumed.labels("face").inc()
+        announced = self._feed.announced_as(self._playout.motion_frame)
+        begun = self._playout.playing or self._playout.paused
+        heard = played(turn, self._playout.played_samples) if begun else None
+        sound, paused = self._parts.unheard.of(number), self._playout.paused
+        self._run(self._stages.resume_face(announced, *sound, heard, paused=paused))
+
     def _lost(self, stage: str, turn: int, error: VisavisError) -> None:
         """It cannot be asked."""
         self.perform(self._conversation.stage_failed(stage, turn, "stage_lost", str(error)))
@@ -136,6 +174,7 @@ class Performer:
         self._tools.stop()
         if (turn := self._conversation.turns.find(action.turn)) is not None:
             self._parts.answering.closed(action, turn)
+        self._parts.unheard.clear()
         if action.outcome != "finished":
             self._parts.audience.cut(action.turn)
         if action.outcome in ("interrupted", "failed"):

@@ -44,7 +44,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.bus_feed import BusFeed
 from gateway.stages.ears import Ears
 from gateway.stages.idle_loops import LoopLibrary
-from gateway.stages.incoming import Incoming
+from gateway.stages.incoming import Incoming, Unheard
 from gateway.stages.registry import Registry
 from gateway.stages.stages import Options, StageNews, Stages
 from gateway.talk import actions
@@ -111,6 +111,7 @@ class Session:
         self.microphone = Microphone()
         self._mic_bundle = MicBundle()
         self._ears = ears = Ears()
+        self._unheard = Unheard()
         self._incoming = self._hearing(ears)
         self.news = self._stage_news(ears)
         self.stages = Stages(
@@ -146,6 +147,7 @@ class Session:
             self.microphone,
             ears,
             self._hub,
+            self._unheard,
         )
 
     def _stage_news(self, ears: Ears) -> StageNews:
@@ -184,6 +186,7 @@ class Session:
             audience=self.audience,
             hub=self._hub,
             presence=self.presence,
+            unheard=self._unheard,
             background=self._background,
             clock=self._clock,
         )
@@ -214,6 +217,7 @@ class Session:
                 Kind.TRANSCRIPT: self._on_transcript,
                 Kind.TOKENS: self._on_token,
                 Kind.VOICE: self._on_voice,
+                Kind.MEL: self._incoming.mel,
                 Kind.VIDEO: self._on_video,
             },
         )

@@ -24,7 +24,13 @@ from visavis.wire.subjects import Kind
 log = logging.getLogger(__name__)
 
 # Chunks that may wait: seconds of voice and pictures, a whole answer's tokens.
-LIMITS = {Kind.TRANSCRIPT: 64, Kind.TOKENS: 512, Kind.VOICE: 128, Kind.VIDEO: 128}
+LIMITS = {
+    Kind.TRANSCRIPT: 64,
+    Kind.TOKENS: 512,
+    Kind.VOICE: 128,
+    Kind.MEL: 128,
+    Kind.VIDEO: 128,
+}
 OUTBOX_LIMIT = 512
 
 
@@ -50,6 +56,8 @@ class BusFeed:
         self._traceparent = ""
         self._mic_seq = 0
         self._clock_seq = 0
+        self._answer_chars = 0
+        """To be said, of the answer that is sent."""
         self._losses = bus.losses
 
     def newly_lost(self) -> bool:
@@ -100,9 +108,13 @@ class BusFeed:
 
     def announce_again(self, *, held: bool, motion_frame: int | None) -> None:
         """Say it to a replica that may have come too late for it."""
-        if self._announced is not None:
-            again = replace(self._announced, held=held, motion_frame=motion_frame)
-            self._put(Kind.TURN, again, self._traceparent)
+        again = replace(self.announced_as(motion_frame), held=held)
+        self._put(Kind.TURN, again, self._traceparent)
+
+    def announced_as(self, motion_frame: int | None) -> TurnChunk:
+        """What was announced last, as it would be now. Call `announce` before."""
+        assert self._announced is not None
+        return replace(self._announced, motion_frame=motion_frame)
 
     def send_mic(self, pts: int, pcm: NDArray[np.int16], *, recorded: bool = False) -> None:
         """Microphone sound. pcm: [N] int16 at 16 kHz, at most one second.
@@ -145,7 +157,9 @@ class BusFeed:
         seq: of a piece of it, from 0 on; last: nothing follows. block, language: as of a
         `TokenChunk`.
         """
-        place = Place(self._session, turn, seq, 0, last=last)
+        chars = self._answer_chars if seq else 0
+        self._answer_chars = chars if block else chars + len(text)
+        place = Place(self._session, turn, seq, chars, last=last)
         self._put(Kind.TOKENS, TokenChunk(place, text, block, language))
 
     def send_voice(self, turn: int, seq: int, piece: VoicePiece) -> None:

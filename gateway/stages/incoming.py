@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
+from typing import Any
 
 from gateway.api.hub import EventHub, Overheard, Voiced
 from gateway.ledger.stopwatch import Stopwatch
@@ -19,13 +21,24 @@ from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import Microphone
 from gateway.talk.turn import Turn
 from gateway.talk.words import is_misheard_hum
-from visavis.wire.media import PcmChunk, TokenChunk, TranscriptChunk, TranscriptEvent, VideoChunk
+from visavis.wire.media import (
+    MelChunk,
+    PcmChunk,
+    TokenChunk,
+    TranscriptChunk,
+    TranscriptEvent,
+    VideoChunk,
+)
 
 log = logging.getLogger(__name__)
 
 # How a hum is written where the recogniser wrote words.
 HUM = "Mm-hm."
 _GOES_ON_BELOW = 0.35
+# What was heard so long ago still shapes the lips; and more than this no voice runs ahead.
+_SHAPES_LIPS_S, _MOST_UNHEARD_S = 1.0, 30.0
+# Less is a matter of rounding.
+_SAID_AGAIN_S = 0.001
 MAX_FPS = 120
 MAX_SIDE_PIXELS = 4096
 
@@ -100,7 +113,8 @@ def picture_of(chunk: VideoChunk) -> Picture | None:
 
 def marks_of(chunk: PcmChunk) -> list[SpokenMark]:
     """Where words of the turn's text end, in seconds of its voice."""
-    return [SpokenMark(m.chars, m.samples / chunk.sample_rate_hz) for m in chunk.marks]
+    rate = chunk.sample_rate_hz
+    return [SpokenMark(m.chars, m.samples / rate, m.pause) for m in chunk.marks]
 
 
 def played(turn: Turn, samples: int) -> tuple[int, int] | None:
@@ -109,6 +123,40 @@ def played(turn: Turn, samples: int) -> tuple[int, int] | None:
         return None
     rate_hz = turn.resampler.sample_rate_hz
     return samples * rate_hz // RATE_HZ, rate_hz
+
+
+class Unheard:
+    """Sound of the turn that is open and may not have been shown yet: a face that takes over in its
+    midst is told.
+    """
+
+    def __init__(self) -> None:
+        self._turn = 0
+        self._mel: deque[MelChunk] = deque()
+        self._voice: deque[PcmChunk] = deque()
+
+    def add(self, chunk: MelChunk | PcmChunk, heard_s: float) -> None:
+        """More of it. heard_s: so much of the turn's voice has been heard."""
+        if chunk.place.turn != self._turn:
+            self.clear()
+            self._turn = chunk.place.turn
+        kept: deque[Any] = self._mel if isinstance(chunk, MelChunk) else self._voice
+        while kept and kept[-1].place.pts >= chunk.place.pts:
+            kept.pop()  # another voice says it again
+        kept.append(chunk)
+        while len(kept) > 1 and kept[1].start_s < max(
+            heard_s - _SHAPES_LIPS_S, chunk.start_s - _MOST_UNHEARD_S
+        ):
+            kept.popleft()
+
+    def of(self, turn: int) -> tuple[tuple[MelChunk, ...], tuple[PcmChunk, ...]]:
+        """What is known of `turn`."""
+        return (tuple(self._mel), tuple(self._voice)) if turn == self._turn else ((), ())
+
+    def clear(self) -> None:
+        """The turn is over."""
+        self._mel.clear()
+        self._voice.clear()
 
 
 class Incoming:
@@ -126,6 +174,7 @@ class Incoming:
         microphone: Microphone,
         ears: Ears,
         hub: EventHub,
+        unheard: Unheard,
     ) -> None:
         self._conversation = conversation
         self._playout = playout
@@ -134,6 +183,7 @@ class Incoming:
         self._microphone = microphone
         self._ears = ears
         self._hub = hub
+        self._unheard = unheard
 
     def transcript(self, chunk: TranscriptChunk, now: float) -> list[Action]:
         """The visitor's speech goes on."""
@@ -157,7 +207,10 @@ class Incoming:
         if chunk.block:
             about = (chunk.block, chunk.language)
             return self._conversation.shown(place.turn, *about, chunk.text, now)
-        return self._conversation.token(place.turn, chunk.text, last=place.last, now=now)
+        turn = self._conversation.turn
+        # A replica that takes over may say again what is known.
+        known = 0 if turn is None else max(0, len(turn.tagged) - place.pts)
+        return self._conversation.token(place.turn, chunk.text[known:], last=place.last, now=now)
 
     def voice(self, chunk: PcmChunk, now: float) -> list[Action]:
         """A piece of an answer's voice, for playout at its rate."""
@@ -169,13 +222,23 @@ class Incoming:
         if chunk.sample_rate_hz != turn.resampler.sample_rate_hz:
             log.warning("voice: a chunk of another rate than its turn's is dropped")
             return []
+        self._unheard.add(chunk, turn.played_s)
         pcm = turn.resampler.resample(chunk.place.pts, chunk.pcm, last=last)
         self._playout.push_voice(turn.number, pcm, last=last)
         self._stopwatch.voice(chunk, now)
-        marks = marks_of(chunk)
-        self._hub.overheard(Voiced(turn.number, pcm, marks, last))
-        seconds = len(chunk.pcm) / chunk.sample_rate_hz
+        marks, seconds = marks_of(chunk), len(chunk.pcm) / chunk.sample_rate_hz
+        if (again_s := turn.voice_s - chunk.start_s) > _SAID_AGAIN_S:
+            # Of a replica that was taken for lost: only what is behind that is new.
+            marks = [mark for mark in marks if mark.at_s > turn.voice_s]
+            seconds = max(0.0, seconds - again_s)
+        self._hub.overheard(Voiced(turn.number, *turn.new_to_followers(pcm, marks), last))
         return self._conversation.voice(turn.number, seconds, marks, last=last, now=now)
+
+    def mel(self, chunk: MelChunk) -> None:
+        """What a face reads of the voice: kept for another one, should this one be lost."""
+        turn = self._conversation.turn
+        if turn is not None and turn.number == chunk.place.turn:
+            self._unheard.add(chunk, turn.played_s)
 
     def _tell_followers(self, chunk: TranscriptChunk) -> None:
         match chunk.event:

@@ -64,7 +64,11 @@ class LeaseListener(Protocol):
 
     def stage_event(self, service: str, event: control_pb2.AttachEvent) -> None: ...
 
-    def stage_lost(self, service: str, message: str) -> None: ...
+    def stage_lost(self, service: str, message: str) -> None:
+        """Its replica has gone: another one is looked for."""
+
+    def stage_missed(self, service: str, message: str) -> None:
+        """None has been found so far, which takes longer than it should. Told once for a loss."""
 
     def stage_refused(self, service: str, message: str) -> None:
         """After a loss: replicas are there, and none takes the session. Told once for each loss."""
@@ -143,13 +147,10 @@ class StageLease:
         """Whether a replica serves the session."""
         return self._ready.is_set()
 
-    async def be_there(self) -> None:
-        """Returns once one does. Raises StageLostError if that takes long."""
-        try:
-            async with asyncio.timeout(RETURN_TIMEOUT_S):
-                await self._ready.wait()
-        except TimeoutError:
-            raise self._absent() from None
+    @property
+    def away(self) -> str:
+        """Why none does."""
+        return f"no replica serves the session now: {self._away}"
 
     async def attach(self) -> None:
         """Take a slot, also anew after `release`.
@@ -175,12 +176,9 @@ class StageLease:
                     await self._ready.wait()
                     await self._call.write(request)
         except TimeoutError:
-            raise self._absent() from None
+            raise StageLostError(self.away) from None
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
             raise StageLostError("the connection to its replica was lost") from error
-
-    def _absent(self) -> StageLostError:
-        return StageLostError(f"no replica serves the session now: {self._away}")
 
     async def tell(self, request: Any) -> None:
         """Tell the stage now; where it is away, it is told as it returns."""
@@ -337,8 +335,18 @@ class StageLease:
                 if self._replica is not None:
                     self._registry.lost(self._replica)
                 self._listener.stage_lost(self.service, message)
-            await self._reattach()
+            await (self._reattach() if restarting else self._replace(message))
             self._listener.stage_ready(self.service)
+
+    async def _replace(self, message: str) -> None:
+        """Attach in place of a replica that was lost, as `message` says."""
+        missed = asyncio.get_running_loop().call_later(
+            RETURN_TIMEOUT_S, self._listener.stage_missed, self.service, message
+        )
+        try:
+            await self._reattach()
+        finally:
+            missed.cancel()
 
     async def _settle(self) -> None:
         """Send what is owed. What a lost stream has swallowed stays owed."""
@@ -457,12 +465,17 @@ class StageLease:
                 await self._attach_to_any()
                 return
             except VisavisError as error:
-                log.warning("attach %s: %s", self.service, error)
-                self._away = str(error).removeprefix(f"{self.service}: ")
-                if isinstance(error, AtCapacityError) and not told:
+                away = str(error).removeprefix(f"{self.service}: ")
+                if away != self._away:
+                    log.warning("attach %s: %s", self.service, error)
+                self._away = away
+                refused = isinstance(error, AtCapacityError)
+                if refused and not told:
                     told = True
                     self._listener.stage_refused(self.service, self._away)
-            await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
+            pause_s = BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)]
+            # Nobody is burdened where nobody is there to be asked.
+            await asyncio.sleep(pause_s if refused else min(pause_s, _SEEK_S))
             attempt += 1
 
 

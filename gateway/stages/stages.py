@@ -25,15 +25,16 @@ from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.plain_calls import Wanted, generation
 from gateway.stages.registry import SERVICES, Registry
 from gateway.stages.room import NoRoomError
-from gateway.talk.actions import Action, Emit, Message
+from gateway.talk.actions import Action, Emit, Message, ResumeVoice
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
+from gateway.talk.turn import Turn
 from gateway.tools.doing import ServerTools, offered
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import AtCapacityError, VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
-from visavis.wire.media import VideoCodec
+from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, TurnChunk, VideoCodec
 
 log = logging.getLogger(__name__)
 
@@ -151,14 +152,16 @@ class Stages:
         voice = self._leases.get("tts")
         return self.settled and (voice is None or voice.there)
 
+    @property
+    def voice_away(self) -> str:
+        """Why there is no voice just now; "": there is one, or none is wanted."""
+        voice = self._leases.get("tts")
+        return "" if voice is None or voice.there else voice.away
+
     async def settle(self) -> None:
-        """Returns once a turn may begin. Raises StageLostError where the voice is away for long:
-        what is written until it is back it will not have heard.
-        """
+        """Returns once no stage is going from one replica to another."""
         for lease in self._leases.values():
             await lease.settled.wait()
-        if (voice := self._leases.get("tts")) is not None:
-            await voice.be_there()
 
     async def attach(self) -> None:
         """Attach to all four, or to none and raise the first error. Also anew after `release`.
@@ -250,6 +253,52 @@ class Stages:
             return
         read = llm_pb2.ReadAhead(request=self._request(messages, known))
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(read_ahead=read))
+
+    async def resume_voice(
+        self,
+        announced: TurnChunk,
+        turn: Turn,
+        spoken: ResumeVoice,
+        heard: tuple[int, int] | None,
+    ) -> None:
+        """Have the voice go on with a turn that another one began. heard: so many samples of it,
+        and their rate; None: it has none. Raises StageLostError.
+        """
+        heard_samples, rate_hz = heard or (0, 0)
+        resume = tts_pb2.ResumeVoice(
+            turn=announced.to_message(),
+            text=turn.tagged,
+            complete=turn.text_complete,
+            chars=spoken.chars,
+            samples=round(spoken.at_s * rate_hz),
+            heard_samples=heard_samples,
+        )
+        await self._leases["tts"].send(tts_pb2.TtsAttachRequest(resume=resume))
+
+    async def resume_face(
+        self,
+        announced: TurnChunk,
+        mel: Iterable[MelChunk],
+        voice: Iterable[PcmChunk],
+        heard: tuple[int, int] | None,
+        *,
+        paused: bool,
+    ) -> None:
+        """Have the face go on with a turn that another one began. heard: as in `resume_voice`;
+        None: it has not begun. Raises StageLostError.
+        """
+        clock = None
+        if heard is not None:
+            samples, rate_hz = heard
+            place = Place(self._session, announced.place.turn, 0, samples)
+            clock = ClockChunk(place, rate_hz, paused).to_message()
+        resume = face_pb2.ResumeFace(
+            turn=announced.to_message(),
+            mel=[chunk.to_message() for chunk in mel],
+            voice=[chunk.to_message() for chunk in voice],
+            clock=clock,
+        )
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(resume=resume))
 
     async def update(self, options: Options) -> None:
         """Tell asr and tts, each as soon as it is there; the face is changed by `refresh_face`."""
@@ -476,11 +525,11 @@ class StageNews:
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
         elif kind == "bus_lost":
-            message = "its connection to the bus was lost"
-            self._perform(self._conversation.stage_lost_bus(service, message))
             if service == "asr":
-                self._ears.lost()
+                self.stage_lost(service, "its connection to the bus was lost")
                 self._hear_anew()
+            else:
+                self._perform(self._conversation.stage_lost_bus(service))
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))
@@ -502,10 +551,14 @@ class StageNews:
         """A replica is gone; its lease is looking for another."""
         log.warning("%s: %s", service, message)
         if service == "face":
-            self._playout.restart_stream()
+            self._playout.restart_stream(lost=True)
         elif service == "asr":
             self._ears.lost()
         self._perform(self._conversation.stage_lost(service, message, self._clock.now()))
+
+    def stage_missed(self, service: str, message: str) -> None:
+        """A stage was lost, and nobody has taken its place yet."""
+        self._perform([Emit(ErrorEvent(code="stage_lost", message=f"{service}: {message}"))])
 
     def stage_refused(self, service: str, message: str) -> None:
         """A stage was lost, and no replica takes the session now."""
@@ -524,8 +577,7 @@ class StageNews:
         elif service == "asr":
             for pts, pcm in self._ears.switch():
                 self._repeat(pts, pcm)
-        elif service == "llm":
-            self._perform(self._conversation.model_ready())
+        self._perform(self._conversation.stage_back(service, self._clock.now()))
 
     def may_move(self, service: str) -> bool:
         """Whether another replica may take over: nobody speaks, and nothing is being answered."""

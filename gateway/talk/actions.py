@@ -63,6 +63,40 @@ class BeginAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeAnswer:
+    """Have the language model that there is now go on with the answer.
+
+    messages: as in BeginAnswer, with the results of what it has called so far; so_far: what it has
+    written behind these; chars, blocks: that the turn had before; last: it may call nothing more.
+    """
+
+    turn: int
+    messages: tuple[Message, ...]
+    so_far: str = ""
+    chars: int = 0
+    blocks: int = 0
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeVoice:
+    """Have the voice that there is now go on with the turn: behind so many characters of its text,
+    and so many seconds of its voice.
+    """
+
+    turn: int
+    chars: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeFace:
+    """Have the face that there is now show the rest of the turn."""
+
+    turn: int
+
+
+@dataclass(frozen=True, slots=True)
 class CallTool:
     """Have a tool do what the answer wants of it, and tell what it came to."""
 
@@ -155,6 +189,9 @@ class Emit:
 Action: TypeAlias = (
     AnnounceTurn
     | BeginAnswer
+    | ResumeAnswer
+    | ResumeVoice
+    | ResumeFace
     | CallTool
     | ContinueAnswer
     | SayMeanwhile

@@ -32,7 +32,9 @@ from gateway.talk.actions import (
     Message,
     PauseTurn,
     Reason,
+    ResumeFace,
     ResumeTurn,
+    ResumeVoice,
     Unasked,
 )
 from gateway.talk.history import History, Marks
@@ -527,10 +529,10 @@ class Conversation:
         return [] if number else [Emit(ErrorEvent(code=code, message=text))]
 
     def stage_lost(self, stage: str, message: str, now: float) -> list[Action]:
-        """A stage's replica is gone. Ends the turn only where its work was not done; a language
-        model that has not written anything of it yet has another one begin it anew.
+        """A stage's replica is gone. A turn that it was working at waits for another one, or for
+        that one to be started again: `stage_back`.
         """
-        turn, text = self._turn, f"{stage}: {message}"
+        turn = self._turn
         actions: list[Action] = []
         if stage == "asr":
             # Another one hears what is being said from its beginning, and tells it as new.
@@ -541,18 +543,41 @@ class Conversation:
                 actions += self._resume(now)
                 self._doubts.resolve()
             actions += [*self._drop_prepared(), *cut_off, *self._ask_again(now)]
-        if turn is None or not turn.needs(stage):
-            return self._settle([*actions, Emit(ErrorEvent(code="stage_lost", message=text))])
-        if stage == "llm" and turn.may_be_asked_again:
-            turn.progress_at_s = now
-            return self._settle([*actions, BeginAnswer(turn.number, turn.messages)])
-        return self._settle(self._fail(turn, "stage_lost", text))
+        if turn is not None and turn.needs(stage):
+            turn.lost[stage] = f"{stage}: {message}"
+        return self._settle(actions)
 
-    def model_ready(self) -> list[Action]:
-        """A language model has the session that may have read nothing of it: it begins now, not
-        when somebody asks.
+    def stage_back(self, stage: str, now: float) -> list[Action]:
+        """A replica has the session, perhaps another one: it goes on with the turn, from where it
+        stands.
         """
-        return [self._reading.next()] if self.said else []
+        turn = self._turn
+        # A voice or a face that was lost before the turn began is told of it as well.
+        if turn is not None and (stage in ("tts", "face") or stage in turn.lost):
+            turn.progress_at_s = now
+            return self._go_on_with(turn, stage)
+        # A language model that may have read nothing of it begins now, not when somebody asks.
+        return [self._reading.next()] if stage == "llm" and self.said else []
+
+    def stage_away(self, number: int, stage: str, message: str) -> None:
+        """What turn `number` is to be told to is not there: it waits for `stage_back`."""
+        if (turn := self._current(number)) is not None:
+            turn.lost[stage] = f"{stage}: {message}"
+
+    def _go_on_with(self, turn: Turn, stage: str) -> list[Action]:
+        """Tell the stage's replica all of the turn that it may have missed."""
+        if stage == "llm" and (turn.tools.waits or turn.tools.pending):
+            turn.lost.setdefault(stage, "")
+            return []  # their results come first: `Turn.after_tools`
+        turn.lost.pop(stage, None)
+        if not turn.needs(stage):
+            return []
+        if stage == "llm":
+            return turn.go_on_writing()
+        if stage == "face":
+            return [ResumeFace(turn.number)]
+        spoken = turn.go_on_speaking()
+        return [ResumeVoice(turn.number, spoken.chars, spoken.at_s)]
 
     def bus_lost(self, message: str) -> list[Action]:
         """Chunks may be missing: a turn that still waits for some cannot be completed, and what is
@@ -561,25 +586,14 @@ class Conversation:
         turn, text = self._turn, f"bus: {message}"
         if turn is not None and turn.awaited_stage() is not None and not turn.only_calls:
             return self._settle([*self._cut_off(), *self._fail(turn, "bus_lost", text)])
-        return self._unheard(text)
-
-    def stage_lost_bus(self, stage: str, message: str) -> list[Action]:
-        """The same of one stage: its own connection has gone, or is back."""
-        turn, text = self._turn, f"{stage}: {message}"
-        if stage == "asr":
-            return self._unheard(text)
-        if turn is None:
-            return [self._announce("failed")]  # it may not know that the last one is over
-        # Until its tools have a result, a language model says nothing that could be lost.
-        rests = stage == "llm" and (turn.tools.waits or turn.tools.pending)
-        if stage == "face" or rests or turn.only_calls or not turn.needs(stage):
-            return []
-        return self._settle(self._cannot_complete(turn, "bus_lost", text))
-
-    def _unheard(self, message: str) -> list[Action]:
-        """What is being said may never end."""
-        told = [Emit(ErrorEvent(code="bus_lost", message=message))] if self._voice else []
+        told = [Emit(ErrorEvent(code="bus_lost", message=text))] if self._voice else []
         return self._settle([*self._drop_prepared(), *self._cut_off(), *told])
+
+    def stage_lost_bus(self, stage: str) -> list[Action]:
+        """The same of a stage that has a part in turns: its own connection has gone, or is back."""
+        if self._turn is None:
+            return [self._announce("failed")]  # it may not know that the last one is over
+        return self._go_on_with(self._turn, stage)
 
     def _cut_off(self) -> list[Action]:
         """Nobody will tell any more what the visitor is saying: whoever has seen it begin hears of
@@ -604,6 +618,8 @@ class Conversation:
             return actions
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
+        if stage in turn.lost:
+            return self._settle(self._fail(turn, "stage_lost", turn.lost[stage]))
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
         return self._settle(self._fail(turn, "timeout", message))
 

@@ -148,6 +148,8 @@ class SpokenMark:
 
     chars: int
     at_s: float
+    pause: bool = False
+    """A pause follows, behind which another voice can go on."""
 
 
 Marks: TypeAlias = Sequence[SpokenMark]

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gateway.answers.cache import Speaker
 from gateway.api.events import (
     AnswerEvent,
@@ -24,13 +27,16 @@ from gateway.api.events import (
     add_shown,
 )
 from gateway.knowledge.passages import Passage
+from gateway.playout.pacing import RATE_HZ
 from gateway.playout.sound import VoiceResampler
 from gateway.talk.actions import (
     Action,
+    BeginAnswer,
     CallTool,
     ContinueAnswer,
     Message,
     PauseTurn,
+    ResumeAnswer,
     SayMeanwhile,
 )
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
@@ -48,6 +54,8 @@ GOES_ON_WITHIN_S = 3.0
 REACTION_S = 0.2
 # Further back than this nobody remembers how the sentence went: it goes on where it stopped.
 LONGEST_RETURN_S = 1.0
+# A voice that goes on with it speaks by then.
+VOICE_MADE_IN_S = 0.5
 # So little of a voice is no voice; and so long it may be silent before the face stops to wait.
 _DRY_S, _DRY_FOR_S = 0.04, 0.3
 
@@ -105,6 +113,8 @@ class Turn:
     """What the answer has called."""
     text: str = ""
     """Of the answer so far, without style tags."""
+    tagged: str = ""
+    """The same with them, as it came."""
     shown: list[ShownEvent] = field(default_factory=list)
     """What of the answer is not said: each block, as far as it is written."""
     shown_at_s: float = 0.0
@@ -134,7 +144,17 @@ class Turn:
     """What listeners were told last of its life; None: they do not know of it."""
     latency: LatencyEvent | None = None
     """Where its time went, as listeners were told last."""
+    lost: dict[str, str] = field(default_factory=dict)
+    """Stages that it needs and whose replica has gone, each with what was said of it."""
     _captions: CaptionText = field(default_factory=CaptionText)
+    _blocks_at: list[int] = field(default_factory=list)
+    """Where in `tagged` each block stands."""
+    _round: tuple[int, int] = (0, 0)
+    """What it had as it went on behind the results of tools last: characters said, and blocks."""
+    _at_samples: int = 0
+    """Of its voice at the playout's rate, as it came last."""
+    _followed_samples: int = 0
+    """Of it, what those have who follow the session."""
     _stopped_in: Phase = Phase.THINKING
     _marks_worded: int = 0
     """So many of the marks have become words."""
@@ -181,6 +201,7 @@ class Turn:
         self.shows = self.shows and not (text.strip() or last)
         shown = self._captions.feed(text, last=last)
         self.text += shown
+        self.tagged += text
         return shown
 
     def take_shown(self, block: int, language: str, text: str, now: float) -> ShownEvent:
@@ -189,7 +210,10 @@ class Turn:
         piece = ShownEvent(
             turn=self.number, block=block, language=language, text=text, chars=len(self.text)
         )
+        blocks = len(self.shown)
         add_shown(self.shown, piece)
+        if len(self.shown) > blocks:
+            self._blocks_at.append(len(self.tagged))
         return piece.model_copy(update={"chars": self.shown[-1].chars})
 
     def take_voice(
@@ -210,10 +234,63 @@ class Turn:
             start = self.marks[self._marks_worded - 1] if self._marks_worded else SpokenMark(0, 0)
             self._marks_worded += 1
             text = self.text[start.chars : mark.chars].strip()
-            if text:
+            known = self.words[-1].chars if self.words else 0
+            if text and mark.chars > known:  # another voice may say it again
                 times = {"start_ms": round(1000 * start.at_s), "end_ms": round(1000 * mark.at_s)}
                 self.words.append(WordTime(text=text, chars=mark.chars, **times))
         return self.words[before:]
+
+    def new_to_followers(
+        self, pcm: NDArray[np.int16], marks: Sequence[SpokenMark]
+    ) -> tuple[NDArray[np.int16], list[SpokenMark]]:
+        """Of a piece of the voice at the playout's rate, and of its marks, what those who follow
+        have not had.
+        """
+        known = self._followed_samples - self._at_samples
+        self._at_samples += len(pcm)
+        if known <= 0:
+            self._followed_samples = self._at_samples
+            return pcm, list(marks)
+        known_s = self._followed_samples / RATE_HZ
+        self._followed_samples = max(self._followed_samples, self._at_samples)
+        return pcm[known:], [mark for mark in marks if mark.at_s > known_s]
+
+    # ------------------------------------------------------------ a stage is lost
+
+    def go_on_speaking(self) -> SpokenMark:
+        """Where another voice goes on with it: at the last pause that is not heard so soon, else
+        behind the last word that there is. What there is behind it is void.
+        """
+        soon_s = self.played_s + VOICE_MADE_IN_S
+        for mark in reversed(self.marks):
+            if mark.pause and mark.at_s > soon_s:
+                self.marks = [kept for kept in self.marks if kept.at_s <= mark.at_s]
+                self._marks_worded = min(self._marks_worded, len(self.marks))
+                self.voice_s, self._at_samples = mark.at_s, round(mark.at_s * RATE_HZ)
+                if self.resampler is not None:
+                    rate_hz = self.resampler.sample_rate_hz
+                    self.resampler = VoiceResampler(rate_hz, round(mark.at_s * rate_hz))
+                return mark
+        chars = self.marks[-1].chars if self.marks else 0
+        return SpokenMark(chars, self.voice_s)
+
+    def go_on_writing(self) -> list[Action]:
+        """Have another language model go on with it, once the tools of the lost one are done."""
+        if self.source is None:
+            return [BeginAnswer(self.number, self.messages)]
+        messages = (*self.messages, *self.tools.messages())
+        chars, blocks = self._round
+        last = self.tools.exhausted
+        return [ResumeAnswer(self.number, messages, self._since_round(), chars, blocks, last)]
+
+    def _since_round(self) -> str:
+        """As the language model has written it, blocks in their places."""
+        parts, (at, before) = [], self._round
+        for block, begins in zip(self.shown[before:], self._blocks_at[before:], strict=True):
+            goes_on = block is self.shown[-1] and self.shows
+            parts += [self.tagged[at:begins], block.as_begun if goes_on else block.as_markdown]
+            at = begins
+        return "".join([*parts, self.tagged[at:]])
 
     def tell(
         self,
@@ -270,6 +347,9 @@ class Turn:
         """It goes on once all results are there."""
         if self.tools.waits:
             return []
+        self._round = (len(self.tagged), len(self.shown))
+        if self.lost.pop("llm", None):
+            return self.go_on_writing()
         messages = (*self.messages, *self.tools.messages())
         return [ContinueAnswer(self.number, messages, self.tools.exhausted)]
 
@@ -351,13 +431,8 @@ class Turn:
         calls = self.tools.waits or self.tools.pending
         return calls and (self.rests or self.tools.unspoken)
 
-    @property
-    def may_be_asked_again(self) -> bool:
-        """Whether nothing of the answer has come yet, or was done for it."""
-        return bool(self.messages) and not (self.text or self.shown or self.tools.used)
-
     def needs(self, stage: str) -> bool:
-        """Whether the turn cannot go on without `stage`."""
+        """Whether there is work left in it for `stage`."""
         if stage == "llm":
             return self.source in (None, "llm") and not self.text_complete
         speaks = stage == "tts" and self.source != "brought"

@@ -27,7 +27,7 @@ from services.face.drawing import Drawing
 from services.face.engines.base import AvatarInfo
 from services.face.life.gaze import Phase
 from services.face.lips.turn_lips import Hearing
-from services.face.session import FaceSession
+from services.face.session import FaceSession, Resumption
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, open_studio
 from visavis.engine import EngineState
@@ -39,7 +39,15 @@ from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import audio2face_pb2_grpc, control_pb2, face_pb2, face_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
-from visavis.wire.media import MelChunk, PcmChunk, Place, VideoChunk, VideoCodec
+from visavis.wire.media import (
+    ClockChunk,
+    MelChunk,
+    PcmChunk,
+    Place,
+    TurnChunk,
+    VideoChunk,
+    VideoCodec,
+)
 from visavis.wire.subjects import Kind
 
 FPS = 25
@@ -197,7 +205,10 @@ class FaceAnimationServicer(face_pb2_grpc.FaceAnimationServicer):
                     codecs = read_codecs(request.codecs.codecs)
                     if codecs:
                         self.leases.slots.weigh(config.session, light=_light(codecs))
-                _steer(session, request)
+                if request.WhichOneof("request") == "resume":
+                    await session.resume(_resumption(request.resume))
+                else:
+                    _steer(session, request)
 
             try:
                 lease = stage.serve(session, requests, on_request)
@@ -378,8 +389,19 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
             session.attend(_PHASES.get(told.phase, Phase.IDLE), told.cue, shown_from)
         case _:
             raise OutOfOrderError(
-                "after the config only keyframe, codecs, idle and attention may follow on Attach"
+                "after the config only keyframe, codecs, idle, attention and resume may follow on "
+                "Attach"
             )
+
+
+def _resumption(resume: face_pb2.ResumeFace) -> Resumption:
+    """Raises InvalidInputError naming the field."""
+    return Resumption(
+        TurnChunk.of(resume.turn),
+        tuple(MelChunk.of(chunk) for chunk in resume.mel),
+        tuple(PcmChunk.of(chunk) for chunk in resume.voice),
+        ClockChunk.of(resume.clock) if resume.HasField("clock") else None,
+    )
 
 
 async def _frames(

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine, Sequence
+from collections import deque
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
+
+import numpy as np
 
 from services.face.draw.animator import Animator
 from services.face.draw.pictures import DrawTimes, Picture, PictureMaker
@@ -36,6 +40,19 @@ log = logging.getLogger(__name__)
 
 _VOICE_CHUNKS_WAITING = 256
 """5 s of 20 ms: the voice runs ahead while the first lips are worked out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How far a turn is whose pictures are to go on here."""
+
+    turn: TurnChunk
+    """As it was announced, with what viewers see now."""
+    mel: tuple[MelChunk, ...]
+    voice: tuple[PcmChunk, ...]
+    """Both of what has not been heard yet, in order."""
+    clock: ClockChunk | None
+    """None: nothing of it was heard."""
 
 
 class ShownTurn(Turn):
@@ -105,6 +122,9 @@ class FaceSession(StageWork):
         self._clock = drawing.clock
         self._face = drawing.face(animator, pictures)
         self._unwatched = False
+        self._early: deque[MelChunk | PcmChunk] = deque(maxlen=_VOICE_CHUNKS_WAITING)
+        """Of a turn whose beginning went to another face: they wait until it goes on here."""
+        self._resuming = False
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [
@@ -145,6 +165,24 @@ class FaceSession(StageWork):
         """Whom it talks with speaks, or waits for an answer; see `Animator.attend`."""
         self._animator.attend(phase, cue=cue, shown_from=shown_from)
 
+    async def resume(self, resumed: Resumption) -> None:
+        """Go on with a turn of another face's, or of this one's that has missed some of it."""
+        number = resumed.turn.place.turn
+        if not self._stage.wants(number):
+            return
+        self._resuming = True
+        self.announced(resumed.turn)
+        await self._stage.advance(number)
+        if resumed.clock is not None:
+            self._follow(resumed.clock)
+            self._animator.join(number)
+        heard = _silence_before(resumed.voice[0]) if resumed.voice else ()
+        for chunk in (*resumed.mel, *heard, *resumed.voice):
+            await self._take(chunk)
+        while self._early:
+            await self._take(self._early.popleft())
+        self._resuming = False
+
     # What comes in
 
     def announced(self, chunk: TurnChunk) -> None:
@@ -156,27 +194,38 @@ class FaceSession(StageWork):
     async def _follow_playback(self) -> None:
         async for chunk in self._stage.chunks(Kind.CLOCK):
             assert isinstance(chunk, ClockChunk)
-            played_s = chunk.place.pts / chunk.sample_rate_hz
-            turn, now = chunk.place.turn, self._clock.now()
-            seen = chunk.motion_frame
-            self._animator.played(turn, played_s, now, paused=chunk.paused, seen=seen)
+            self._follow(chunk)
             self._face.changed()
+
+    def _follow(self, clock: ClockChunk) -> None:
+        played_s = clock.place.pts / clock.sample_rate_hz
+        turn, now = clock.place.turn, self._clock.now()
+        seen = clock.motion_frame
+        self._animator.played(turn, played_s, now, paused=clock.paused, seen=seen)
 
     async def _hear(self, kind: Kind) -> None:
         async for chunk in self._stage.chunks(kind):
-            turn = chunk.place.turn
-            if not self._stage.wants(turn):
-                continue
-            got = Stamp.now("face.first_got")
-            try:
-                lips = await self._lips(chunk)
-            except Exception as error:
-                await self._fail(turn, error)
-                continue
-            if lips is not None:
-                await self._speak(turn, lips, (*chunk.place.stamps, got))
-                if chunk.place.last and self._stage.turn is not None:
-                    self._stage.turn.heard_all = got.renamed("face.last_got")
+            assert isinstance(chunk, MelChunk | PcmChunk)
+            missed = chunk.place.pts and not self._hearing.has_begun(chunk.place.turn)
+            if missed or self._resuming:
+                self._early.append(chunk)
+            else:
+                await self._take(chunk)
+
+    async def _take(self, chunk: MelChunk | PcmChunk) -> None:
+        """A piece of a turn's sound."""
+        turn, got = chunk.place.turn, Stamp.now("face.first_got")
+        if not self._stage.wants(turn):
+            return
+        try:
+            lips = await self._lips(chunk)
+        except Exception as error:
+            await self._fail(turn, error)
+            return
+        if lips is not None:
+            await self._speak(turn, lips, (*chunk.place.stamps, got))
+            if chunk.place.last and self._stage.turn is not None:
+                self._stage.turn.heard_all = got.renamed("face.last_got")
 
     async def _lips(self, chunk: Chunk) -> LipTrack | None:
         """The lips of the chunk's turn; None where they do not come of chunks of its kind."""
@@ -257,6 +306,18 @@ class FaceSession(StageWork):
     def _turn_of(self, frame: Frame) -> ShownTurn | None:
         turn = self._stage.turn
         return turn if turn is not None and turn.number == frame.turn else None
+
+
+def _silence_before(first: PcmChunk) -> Iterator[PcmChunk]:
+    """In the place of what was heard before: for lips that come of the voice, time counts from its
+    first sample.
+    """
+    size = first.sample_rate_hz
+    for start in range(0, first.place.pts, size):
+        place = replace(first.place, pts=start, last=False, stamps=())
+        yield replace(
+            first, place=place, pcm=np.zeros(min(size, first.place.pts - start), np.int16)
+        )
 
 
 def _work_on(chunk: str, times: DrawTimes) -> tuple[Stamp, ...]:

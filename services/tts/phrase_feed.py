@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import replace
 
-from services.tts.text.chunker import Pause, Phrase, TextChunker
+from services.tts.text.chunker import Pause, Phrase, TextChunker, pause_behind
 from visavis.serving.errors import InvalidInputError
 from visavis.styles import StyleTags
 from visavis.wire.clock import Clock
@@ -19,6 +19,8 @@ _SLICE_CHARACTERS = 500
 # So many pieces of text the next words that can be parted may take.
 _PIECES_AHEAD = 3
 _SHORTEST_WAIT_S = 0.001
+# The last word or two, by which a full stop is told from the point of an abbreviation.
+_LOOKED_BACK = 24
 # Of a first phrase that is cut short: it lasts a third of a second at least, half of one mostly.
 _FIRST_SYLLABLES = 2
 # Text that comes more slowly than this has stopped for reasons of its own.
@@ -38,17 +40,20 @@ async def cut_phrases(
     texts: AsyncIterator[str],
     hurried: Callable[[], bool] = _never,
     early: Callable[[], bool] = _never,
+    said: int = 0,
 ) -> AsyncIterator[Phrase]:
     """Phrases of a text that comes in pieces, each as soon as it is complete.
 
     hurried: asked where a piece of text, an empty one as well, has completed none; True cuts what
     can be spoken of it.
     early: the same where a first phrase is awaited, which has two Latin syllables at least.
+    said: so many of its characters, tags not counted, were said by somebody else. The first phrase
+    is what parts them from the others then, and says nothing.
 
     A tag such as "[happy]" ends a phrase and is in none; the next one has its style. Raises
     InvalidInputError once there are more than MAX_TEXT_CHARACTERS.
     """
-    cutter = _StyledChunker()
+    cutter = _StyledChunker(said)
     characters = 0
     async for text in texts:
         characters += len(text)
@@ -77,12 +82,20 @@ def phrases_of(text: str) -> list[Phrase]:
 
 
 class _StyledChunker:
-    """A chunker that takes out the tags and cuts where one is."""
+    """A chunker that takes out the tags and cuts where one is.
 
-    def __init__(self) -> None:
+    said: so many characters were said before, which make no phrases.
+    """
+
+    def __init__(self, said: int = 0) -> None:
         self._tags = StyleTags()
         self._chunker = TextChunker()
         self._style = ""
+        self._said = said
+        self._before = "" if said else None
+        """The end of these; None once a word behind them is there."""
+        self._between = ""
+        """What stands between the two."""
 
     def add(self, text: str, *, last: bool = False) -> list[Phrase]:
         phrases: list[Phrase] = []
@@ -90,9 +103,25 @@ class _StyledChunker:
             if style:
                 phrases += self._styled(map(_at_tag, self._chunker.flush()))
                 self._style = style
-            else:
-                phrases += self._styled(self._chunker.add(said))
+                continue
+            if self._before is not None:
+                parted, said = self._part(said)
+                phrases += self._styled(parted)
+            phrases += self._styled(self._chunker.add(said))
         return phrases
+
+    def _part(self, text: str) -> tuple[list[Phrase], str]:
+        """The silent phrase once it is known, and what of `text` is behind it."""
+        before, self._said = text[: self._said], max(0, self._said - len(text))
+        rest = text[len(before) :]
+        between = rest[: next((n for n, c in enumerate(rest) if c.isalnum()), len(rest))]
+        self._before = f"{self._before}{before}"[-_LOOKED_BACK:]
+        self._between += between
+        if len(between) == len(rest):
+            return [], ""
+        pause = pause_behind(self._before + self._between)
+        self._before = None
+        return [Phrase(self._between, pause)], rest[len(between) :]
 
     def press(self, syllables: int = 0) -> list[Phrase]:
         return self._styled(self._chunker.press(syllables))

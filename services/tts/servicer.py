@@ -17,24 +17,24 @@ from services.tts.phrase_cache import KeptPhrase, PhraseCache
 from services.tts.phrase_feed import cut_phrases
 from services.tts.prosody import styles_within
 from services.tts.riva import servicer as riva
-from services.tts.session import SpeakingSession
+from services.tts.session import Resumption, SpeakingSession
 from services.tts.settings import TtsSettings
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import ASSUMED, SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
-from services.tts.synthesizer import SpeechPiece, Synthesizer
+from services.tts.synthesizer import SpeechPiece, Spoken, Synthesizer
 from services.tts.voices.base import VOICES, VoiceInfo, voices_for
 from services.tts.voices.opening import open_synthesizer, own_voices
 from visavis.engine import EngineLane, EngineState
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import open_admission
-from visavis.serving.errors import EngineError, OutOfOrderError
+from visavis.serving.errors import EngineError, InvalidInputError, OutOfOrderError
 from visavis.serving.lease import hearing_out, read_config
 from visavis.serving.stage import Leases, engine_status
 from visavis.v1 import control_pb2, riva_tts_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
-from visavis.wire.media import MelChunk, PcmChunk, Place
+from visavis.wire.media import MelChunk, PcmChunk, Place, TurnChunk
 
 _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -144,9 +144,15 @@ class SpeechSynthesisServicer(tts_pb2_grpc.SpeechSynthesisServicer):
             )
 
             async def on_request(request: tts_pb2.TtsAttachRequest) -> None:
-                if request.WhichOneof("request") != "synthesis":
-                    raise OutOfOrderError("after the config only synthesis may follow on Attach")
-                session.options = read_options(request.synthesis, self.voices)
+                match request.WhichOneof("request"):
+                    case "synthesis":
+                        session.options = read_options(request.synthesis, self.voices)
+                    case "resume":
+                        await session.resume(_resumption(request.resume))
+                    case _:
+                        raise OutOfOrderError(
+                            "after the config only synthesis and resume may follow on Attach"
+                        )
 
             async with contextlib.aclosing(stage.serve(session, requests, on_request)) as events:
                 async for event in events:
@@ -243,6 +249,21 @@ def _kept(phrase: KeptPhrase) -> tts_pb2.KeptPhrase:
         seconds=phrase.seconds,
         bytes=phrase.size_bytes,
         hits=phrase.hits,
+    )
+
+
+def _resumption(resume: tts_pb2.ResumeVoice) -> Resumption:
+    """Raises InvalidInputError naming the field."""
+    if resume.samples < 0 or resume.samples % HOP_SAMPLES:
+        raise InvalidInputError(
+            f"samples: {resume.samples} is no whole number of {HOP_SAMPLES} samples"
+        )
+    return Resumption(
+        TurnChunk.of(resume.turn),
+        resume.text,
+        resume.complete,
+        Spoken(resume.chars, resume.samples),
+        resume.heard_samples,
     )
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -15,7 +16,7 @@ from services.tts.phrase_feed import TextFeed, cut_phrases
 from services.tts.sound import HOP_SAMPLES, N_MELS, SAMPLE_RATE_HZ
 from services.tts.speech_lane import SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
-from services.tts.synthesizer import SpeechPiece
+from services.tts.synthesizer import SpeechPiece, Spoken
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.stage import CHUNKS_WAITING, Stage, StageWork, Turn
 from visavis.serving.telemetry.stages import Work
@@ -49,18 +50,49 @@ class CreditWindow:
             await self._changed.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """How far a turn is whose voice is to go on here."""
+
+    turn: TurnChunk
+    """As it was announced."""
+    text: str
+    """So far, tags and all."""
+    complete: bool
+    spoken: Spoken
+    """What of it has a voice."""
+    heard_samples: int
+
+
 class SpokenTurn(Turn):
     """The voice of one turn: its text as it comes, and how much of it may be made now."""
 
-    def __init__(self, number: int, ledger: TurnLedger, lead_samples: int, clock: Clock) -> None:
+    def __init__(
+        self,
+        number: int,
+        ledger: TurnLedger,
+        lead_samples: int,
+        clock: Clock,
+        resumed: Resumption | None = None,
+    ) -> None:
         super().__init__(number)
         self.ledger = ledger
+        self.spoken = resumed.spoken if resumed else Spoken()
+        self._known_chars = len(resumed.text) if resumed else 0
         self.feed = TextFeed(clock)
         self.credit = CreditWindow(lead_samples)
 
     @property
     def produced(self) -> int:
         return self.ledger.produced_samples
+
+    def add(self, chunk: TokenChunk) -> None:
+        """Text that follows; what was known before it came is left out."""
+        known = max(0, self._known_chars - chunk.place.pts)
+        self.feed.add(chunk.text[known:])
+        if chunk.place.last:
+            self.ledger.text_ended()
+            self.feed.end()
 
     def heard(self, samples: int) -> None:
         """The listener has come as far as this."""
@@ -118,6 +150,8 @@ class SpeakingSession(StageWork):
         self._lead_samples = round(lead_s * SAMPLE_RATE_HZ)
         self._clock = clock
         self._announced: TurnChunk | None = None
+        self._early: deque[TokenChunk] = deque(maxlen=_TOKENS_WAITING)
+        """Of a turn whose beginning went to another replica: they wait until it goes on here."""
 
     def announced(self, chunk: TurnChunk) -> None:
         """A turn that was held is announced again once its answer is wanted."""
@@ -146,29 +180,62 @@ class SpeakingSession(StageWork):
             if chunk.block:
                 continue  # nobody says it
             if number > self._stage.begun:
+                if chunk.place.pts:
+                    self._keep_early(chunk)
+                    continue
                 await self._begin(chunk)
             turn = self._stage.turn
-            if turn is None or turn.number != number:
-                continue
-            turn.feed.add(chunk.text)
-            if chunk.place.last:
-                turn.ledger.text_ended()
-                turn.feed.end()
+            if turn is not None and turn.number == number:
+                turn.add(chunk)
 
     async def _begin(self, first: TokenChunk) -> None:
         # The older turn ends first: meanwhile it may be announced how this one is to be said.
         await self._stage.advance(first.place.turn)
-        options, held = self.options, False
-        if self._announced is not None and self._announced.place.turn == first.place.turn:
-            held = self._announced.held
-            style = self._announced.style or options.style
-            language = self._announced.language or options.language
-            options = replace(options, style=style, language=language)
         stamps = (*first.place.stamps, Stamp.now("tts.first_got"))
+        await self._start(first.place.turn, self._announced, stamps)
+
+    async def resume(self, resumed: Resumption) -> None:
+        """Go on with a turn of another replica's, or of this one's that has missed some text."""
+        number = resumed.turn.place.turn
+        if not self._stage.wants(number):
+            return
+        await self._stage.advance(number)
+        turn = await self._start(number, resumed.turn, (), resumed)
+        turn.ledger.produced_samples = resumed.spoken.samples
+        turn.heard(resumed.heard_samples)
+        turn.feed.add(resumed.text)
+        if resumed.complete:
+            turn.ledger.text_ended()
+            turn.feed.end()
+        while self._early:
+            chunk = self._early.popleft()
+            if chunk.place.turn == number:
+                turn.add(chunk)
+
+    def _keep_early(self, chunk: TokenChunk) -> None:
+        if self._early and self._early[-1].place.turn != chunk.place.turn:
+            self._early.clear()
+        self._early.append(chunk)
+
+    async def _start(
+        self,
+        number: int,
+        announced: TurnChunk | None,
+        stamps: tuple[Stamp, ...],
+        resumed: Resumption | None = None,
+    ) -> SpokenTurn:
+        options, held = self.options, False
+        if announced is not None and announced.place.turn == number:
+            held = announced.held
+            style = announced.style or options.style
+            language = announced.language or options.language
+            options = replace(options, style=style, language=language)
         now_s = self._clock.now()
         ledger = TurnLedger(self._clock, now_s, options.language, held, stamps=stamps)
-        turn = SpokenTurn(first.place.turn, ledger, self._lead_samples, self._clock)
-        await self._stage.begin_turn(turn, lambda: self._speak(turn, options))
+        turn = SpokenTurn(number, ledger, self._lead_samples, self._clock, resumed)
+        anew = resumed is not None
+        await self._stage.begin_turn(turn, lambda: self._speak(turn, options), anew=anew)
+        return turn
 
     async def _speak(self, turn: SpokenTurn, options: SpeechOptions) -> None:
         """Publish all pieces of the turn, then an empty last chunk of each kind."""
@@ -179,8 +246,9 @@ class SpeakingSession(StageWork):
                 lambda: turn.hurried(making.likely_s),
                 # Another answer that is written delays this one: what is said first has to last.
                 early=lambda: turn.unspoken and self._lane.is_alone(turn.ledger),
+                said=turn.spoken.chars,
             )
-            pieces = self._lane.speak(phrases, options, turn.ledger)
+            pieces = self._lane.speak(phrases, options, turn.ledger, turn.spoken)
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
                     await self._publish(turn, piece)

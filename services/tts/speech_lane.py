@@ -11,7 +11,7 @@ from typing import cast
 from services.tts.phrase_cache import PhraseCache
 from services.tts.sound import SAMPLE_RATE_HZ
 from services.tts.speech_options import SpeechOptions
-from services.tts.synthesizer import Answer, PieceSteps, SpeechPiece, Synthesizer
+from services.tts.synthesizer import Answer, PieceSteps, SpeechPiece, Spoken, Synthesizer
 from services.tts.text.chunker import Phrase
 from visavis.engine import EngineLane, EngineState, Urgency
 from visavis.serving import metrics
@@ -179,13 +179,18 @@ class SpeechLane:
         return self._synthesizer.state(bundle)
 
     async def speak(
-        self, phrases: AsyncIterator[Phrase], options: SpeechOptions, ledger: TurnLedger
+        self,
+        phrases: AsyncIterator[Phrase],
+        options: SpeechOptions,
+        ledger: TurnLedger,
+        spoken: Spoken | None = None,
     ) -> AsyncGenerator[SpeechPiece, None]:
-        """Pieces of the whole answer. Close it to stop at once.
+        """Pieces of the whole answer, or of what follows what was `spoken`. Close it to stop at
+        once.
 
         Raises InvalidInputError or UnknownNameError for bad options, EngineError.
         """
-        answer = self._synthesizer.answer(options)
+        answer = self._synthesizer.answer(options, spoken)
         self._speaking.append(ledger)
         try:
             pieces = self._pieces(answer, phrases, ledger)

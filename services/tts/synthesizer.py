@@ -97,6 +97,16 @@ class SpeechPiece:
         return self.pts_samples // HOP_SAMPLES
 
 
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """So much of an answer has a voice already: characters of its text without tags, and samples
+    at 24 kHz, whole hops of 300.
+    """
+
+    chars: int = 0
+    samples: int = 0
+
+
 PieceSteps: TypeAlias = Generator[Sequence[SpeechPiece] | RowAsk, Any, None]
 """The pieces of each block together, and asks of networks that several sessions share."""
 
@@ -110,8 +120,12 @@ class Answer:
         infos: Mapping[str, VoiceInfo],
         options: SpeechOptions,
         phrases: PhraseCache | None = None,
+        spoken: Spoken | None = None,
     ) -> None:
-        """`voices` and what is known of them, `infos`, by language; `options` as checked."""
+        """`voices` and what is known of them, `infos`, by language; `options` as checked.
+
+        spoken: by somebody else; None: nothing.
+        """
         self._voices = voices
         self._infos = infos
         self._options = options
@@ -122,11 +136,12 @@ class Answer:
         self._unread_told = False
         self._pause = Pause.NONE
         self._sentence = Sentence()
-        self._said = 0
+        spoken = spoken or Spoken()
+        self._said = spoken.chars
         """Characters of all phrases so far."""
         self._phrase_end: tuple[TextMark, ...] = ()
         """Goes out with the piece that follows the phrase."""
-        self.produced_samples = 0
+        self.produced_samples = spoken.samples
 
     def say(self, phrase: Phrase) -> Iterator[SpeechPiece]:
         """Pieces of a phrase, with the silence that parts it from the one before in front.
@@ -160,7 +175,8 @@ class Answer:
             yield [*pieces, *self._pieces(block, ends)]
             last = block
         if last is not None:
-            self._phrase_end = (TextMark(self._said, self.produced_samples),)
+            pause = phrase.pause is not Pause.NONE
+            self._phrase_end = (TextMark(self._said, self.produced_samples, pause),)
             self._sentence.said(runs, around, last)
         elif phrase.pause is not Pause.NONE:
             self._sentence.ended()
@@ -349,15 +365,17 @@ class Synthesizer:
     def languages(self) -> tuple[str, ...]:
         return tuple(self._voices)
 
-    def answer(self, options: SpeechOptions) -> Answer:
-        """Speech of a new turn. Raises InvalidInputError or UnknownNameError."""
+    def answer(self, options: SpeechOptions, spoken: Spoken | None = None) -> Answer:
+        """Speech of a new turn, or of what is left of one. Raises InvalidInputError or
+        UnknownNameError.
+        """
         options = options.checked(self.known)
         voices = dict(self._voices)
         infos = {language: voices_for(language)[0] for language in voices}
         if (own := self._own.get(options.voice)) is not None:
             voices[own.language] = own
             infos[own.language] = voice_named(options.voice, self.known)
-        return Answer(voices, infos, options, self.phrases)
+        return Answer(voices, infos, options, self.phrases, spoken)
 
     def speak(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ from visavis.wire.idle_order import segment_of
 from visavis.wire.media import (
     BLENDSHAPES_BYTES,
     BlendshapeChunk,
+    ClockChunk,
     PcmChunk,
     Place,
     TurnChunk,
@@ -157,6 +159,44 @@ async def test_speaks_from_the_voice(bus: Bus) -> None:
     spoken = [c for c in seen if c.place.turn == 1]
     assert len(spoken) == 25
     assert np.median([c.payload[2] for c in spoken]) > 40
+
+
+@pytest.mark.parametrize("source", ["mel", "voice"])
+async def test_a_turn_goes_on_with_the_frame_that_is_heard(bus: Bus, source: str) -> None:
+    """What of it comes by the bus before the face is told of the turn waits."""
+    from_voice, pcm, heard = source == "voice", tone(2.0), 28
+    voice = [
+        PcmChunk(Place("", 1, 0, at, at + 3_200 >= len(pcm)), 16_000, pcm[at : at + 3_200])
+        for at in range(0, len(pcm), 3_200)
+    ]
+    sound: list[Any] = voice if from_voice else mel_chunks(SENTENCE)
+    kind = Kind.VOICE if from_voice else Kind.MEL
+    config = {"source": VOICE_SOURCE} if from_voice else {}
+    lips = {}
+    for name in ("whole", "joined"):
+        own = [replace(c, place=replace(c.place, session=name)) for c in sound]
+        async with serving(bus) as stub, bus.subscribe(name, Kind.VIDEO, limit=512) as video:
+            async with attached(stub, name, **config) as call:
+                await frames(video, lambda c: c.live)
+                for chunk in own[-2:] if name == "joined" else own:
+                    await bus.publish(kind, chunk)
+                if name == "joined":
+                    await frames(video, lambda c: c.live and c.place.pts > 5)
+                    told = [chunk.to_message() for chunk in own[4:-1]]
+                    heard_so_far = ClockChunk(Place(name, 1, 0, heard * 640), 16_000)
+                    resume = face_pb2.ResumeFace(
+                        turn=TurnChunk(Place(name, 1, 0, 0), "text").to_message(),
+                        clock=heard_so_far.to_message(),
+                        **{source: told},
+                    )
+                    await call.write(face_pb2.FaceAttachRequest(resume=resume))
+                spoken = [c for c in await play(bus, video) if not c.live]
+        lips[name] = {c.place.pts: list(c.payload[2:4]) for c in spoken}
+        if name == "joined":
+            assert spoken[0].keyframe and spoken[0].place.pts == heard
+    # The mouth eases out of rest into what it says; how loud the turn was before it does not know.
+    for pts in range(heard + 3, max(lips["whole"]) + 1):
+        assert np.abs(np.subtract(lips["whole"][pts], lips["joined"][pts])).max() <= 6, pts
 
 
 async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:

@@ -340,7 +340,7 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         for i, word in enumerate(words):
             text = word if i == 0 else f" {word}"
             stamps = () if i else stamps_of("llm", "got", "started", "finished")
-            place = Place(session, begin.turn, i, 0, stamps=stamps)
+            place = Place(session, begin.turn, i, len(" ".join(words[:i])), stamps=stamps)
             await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
         end = len(words)
         if shown := self.script.shown:
@@ -364,10 +364,15 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
                 if chunk.place.last and self.name not in self.script.silent:
                     await self._speak(session, chunk.place.turn)
 
-    async def _speak(self, session: str, turn: int) -> None:
+    async def request(self, session: str, request: Any) -> None:
+        if request.WhichOneof("request") == "resume" and request.resume.complete:
+            turn = request.resume.turn.header.turn
+            await self._speak(session, turn, request.resume.samples)
+
+    async def _speak(self, session: str, turn: int, said: int = 0) -> None:
         pcm = tone(round(self.script.voice_s * VOICE_RATE_HZ), rate_hz=VOICE_RATE_HZ)
         step, begun = VOICE_RATE_HZ // 10, stamps_of("tts", "got", "ready", "started")
-        for seq, pts in enumerate(range(0, len(pcm), step)):
+        for seq, pts in enumerate(range(said, len(pcm), step)):
             last = pts + step >= len(pcm)
             stamps = () if seq else (*begun, *stamps_of("tts", "finished"))
             place = Place(session, turn, seq, pts, last, stamps)

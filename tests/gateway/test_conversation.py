@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
-from gateway.api.events import AnswerEvent, ErrorEvent, StateEvent, TranscriptEvent, TurnEvent
+from gateway.api.events import (
+    AnswerEvent,
+    ErrorEvent,
+    StateEvent,
+    TranscriptEvent,
+    TurnEvent,
+    WordsEvent,
+)
+from gateway.playout.pacing import RATE_HZ
 from gateway.talk.actions import (
     Action,
     AnnounceTurn,
@@ -15,8 +24,12 @@ from gateway.talk.actions import (
     ConfirmTurn,
     Emit,
     ReadAhead,
+    ResumeAnswer,
+    ResumeFace,
+    ResumeVoice,
 )
 from gateway.talk.conversation import Conversation
+from gateway.talk.history import SpokenMark
 
 
 @pytest.fixture
@@ -68,7 +81,7 @@ def test_what_is_being_typed_is_read_ahead_unless_an_answer_is_under_way(
 def test_an_answer_is_read_as_it_will_have_been_heard_while_it_is_spoken(
     talk: Conversation,
 ) -> None:
-    assert talk.model_ready() == [], "nothing was said yet"
+    assert talk.stage_back("llm", 0) == [], "nothing was said yet"
     talk.submit_text("Hi.", 0)
     assert not of(talk.token(1, "[calm] Hello", last=False, now=0), ReadAhead)
     (read,) = of(talk.token(1, " you.", last=True, now=0), ReadAhead)
@@ -76,7 +89,7 @@ def test_an_answer_is_read_as_it_will_have_been_heard_while_it_is_spoken(
     talk.voice(1, 1.0, last=True, now=0)
     talk.started(1)
     assert of(talk.finished(1, 0), ReadAhead) == [read]
-    assert talk.model_ready() == [read], "another one has read nothing of it"
+    assert talk.stage_back("llm", 0) == [read], "another one has read nothing of it"
 
 
 def test_a_sentence_that_is_typed_is_answered_ahead_and_heard_once_it_is_sent(
@@ -348,31 +361,76 @@ def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
     assert outside_of_turns == [ErrorEvent(code="internal", message="asr: deaf")]
 
 
-def test_a_language_model_that_is_lost_before_its_first_word_has_another_one_begin_anew(
+def test_a_language_model_that_comes_back_goes_on_behind_what_is_written(
     talk: Conversation,
 ) -> None:
-    asked = of(talk.submit_text("Hi.", 0), BeginAnswer)
-    actions = talk.stage_lost("llm", "gone", 0)
-    assert of(actions, BeginAnswer) == asked
-    assert of(actions, CloseTurn) == of(actions, ErrorEvent) == []
+    (asked,) = of(talk.submit_text("Hi.", 0), BeginAnswer)
+    assert talk.stage_lost("llm", "gone", 0) == []
+    assert talk.stage_back("llm", 1) == [asked]
+    assert talk.turn is not None
+    talk.turn.source = "llm"
+    talk.token(1, "[happy] Look: ", last=False, now=1)
+    talk.shown(1, 1, "py", "x = 1", 1)
+    talk.stage_lost("llm", "gone", 2)
+    so_far = "[happy] Look: \n```py\nx = 1"
+    assert talk.stage_back("llm", 3) == [ResumeAnswer(1, asked.messages, so_far)]
+    talk.token(1, "So.", last=False, now=3)
+    talk.stage_lost("llm", "gone", 3)
+    so_far += "\n```\nSo."
+    assert talk.stage_back("llm", 3) == [ResumeAnswer(1, asked.messages, so_far)]
 
 
-@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
-def test_a_lost_stage_ends_the_turn_that_needs_it(talk: Conversation, stage: str) -> None:
+def test_another_voice_goes_on_at_the_last_pause_that_is_not_heard_so_soon(
+    talk: Conversation,
+) -> None:
     talk.submit_text("Hi.", 0)
-    talk.token(1, "Hel", last=False, now=0)
-    actions = talk.stage_lost(stage, "gone", 0)
-    assert of(actions, CloseTurn) == [CloseTurn(1, "failed")]
-    assert stage in of(actions, ErrorEvent)[0].message
+    talk.token(1, "One. Two. Three four.", last=True, now=0)
+    marks = [
+        SpokenMark(4, 1.0), SpokenMark(4, 1.0, pause=True),
+        SpokenMark(9, 2.0), SpokenMark(9, 2.0, pause=True), SpokenMark(15, 2.8),
+    ]  # fmt: skip
+    told = of(talk.voice(1, 3.0, marks, last=False, now=0), WordsEvent)
+    assert [word.text for event in told for word in event.words] == ["One.", "Two.", "Three"]
+    assert talk.turn is not None
+    made = np.arange(100, dtype=np.int16)
+    talk.turn.new_to_followers(np.zeros(3 * RATE_HZ - 100, np.int16), [])
+    assert talk.turn.new_to_followers(made, marks)[1] == marks
+    assert talk.stage_lost("tts", "gone", 0) == []
+    assert talk.stage_back("tts", 1) == [ResumeVoice(1, 9, 2.0)]
+    assert not len(talk.turn.new_to_followers(np.zeros(RATE_HZ - 50, np.int16), marks[-1:])[0])
+    pcm, fresh = talk.turn.new_to_followers(made, [*marks[-1:], SpokenMark(21, 3.4)])
+    assert (pcm.tolist(), fresh) == (list(range(50, 100)), [SpokenMark(21, 3.4)])
+    again = talk.voice(1, 1.5, [SpokenMark(15, 2.9), SpokenMark(21, 3.4)], last=False, now=1)
+    assert [word.text for event in of(again, WordsEvent) for word in event.words] == ["four."]
+    assert talk.turn.voice_s == 3.5
+    talk.played(1, 3.0, 4)  # all pauses are behind it
+    talk.stage_lost("tts", "gone", 4)
+    assert talk.stage_back("tts", 4) == [ResumeVoice(1, 21, 3.5)]
+
+
+def test_a_turn_fails_whose_stage_does_not_come_back(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 100)
+    talk.token(1, "Hello.", last=True, now=110)
+    talk.stage_lost("tts", "gone", 111)
+    assert talk.check(130) == []
+    (error,) = of(talk.check(131), ErrorEvent)
+    assert (error.code, error.message) == ("stage_lost", "tts: gone")
+
+
+def test_a_lost_face_ends_nothing_and_the_next_one_is_told_of_the_turn(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    answer(talk, 1, "Hello.")
+    assert talk.stage_lost("face", "gone", 0) == []
+    assert talk.stage_back("face", 1) == [ResumeFace(1)]
+    assert of(talk.finished(1, 2), CloseTurn) == [CloseTurn(1, "finished")]
+    assert talk.stage_back("face", 3) == []
 
 
 @pytest.mark.parametrize("stage", ["llm", "tts", "asr"])
 def test_a_lost_stage_whose_work_is_done_changes_nothing(talk: Conversation, stage: str) -> None:
     talk.submit_text("Hi.", 0)
     answer(talk, 1, "Hello.")
-    actions = talk.stage_lost(stage, "gone", 0)
-    assert of(actions, CloseTurn) == []
-    assert of(actions, ErrorEvent)[0].code == "stage_lost"
+    assert talk.stage_lost(stage, "gone", 0) == []
     assert talk.state == "speaking"
 
 
@@ -383,7 +441,7 @@ def test_what_somebody_else_writes_needs_no_language_model(talk: Conversation, l
     talk.turn.source = "say"
     talk.token(1, "It is said as", last=False, now=0)
     telling = talk.stage_lost("llm", "gone", 0) if lost == "stage" else []
-    assert of([*telling, *talk.stage_lost_bus("llm", "gone")], CloseTurn) == []
+    assert of([*telling, *talk.stage_lost_bus("llm")], CloseTurn) == []
     answer(talk, 1, " it stands.")
     assert of(talk.finished(1, 2), CloseTurn) == [CloseTurn(1, "finished")]
 
@@ -396,7 +454,6 @@ def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, par
     talk.token(talk.epoch, "It is a clock.", last=True, now=0)
     talk.voice(talk.epoch, 1.0, last=True, now=0)
     actions = talk.bus_lost("gone") if part == "bus" else talk.stage_lost("asr", "gone", 1)
-    assert [event.message for event in of(actions, ErrorEvent)] == [f"{part}: gone"]
     ended = TranscriptEvent(utterance=1, text="", final=True)
     assert of(actions, TranscriptEvent) == [ended], "no other end of it is told"
     assert (talk.state, talk.turn) == ("idle", None)
@@ -405,14 +462,17 @@ def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, par
     assert talk.state == "thinking"
 
 
-def test_a_stage_that_lost_its_bus_ends_a_turn_that_needs_it_only(talk: Conversation) -> None:
+def test_a_stage_that_lost_its_bus_is_told_again_of_a_turn_that_needs_it(
+    talk: Conversation,
+) -> None:
     talk.submit_text("Hi.", 0)
     talk.token(1, "Hello.", last=True, now=0)
-    assert talk.stage_lost_bus("llm", "gone") == talk.stage_lost_bus("face", "gone") == []
-    assert talk.stage_lost_bus("asr", "gone") == []  # nobody speaks
-    assert of(talk.stage_lost_bus("tts", "gone"), CloseTurn) == [CloseTurn(1, "failed")]
+    assert talk.stage_lost_bus("llm") == []
+    assert talk.stage_lost_bus("tts") == [ResumeVoice(1, 0, 0.0)]
+    assert talk.stage_lost_bus("face") == [ResumeFace(1)]
+    talk.interrupt()
     # It may have missed that the turn is over.
-    assert of(talk.stage_lost_bus("tts", "gone"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
+    assert of(talk.stage_lost_bus("tts"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
 
 
 def test_a_lost_bus_ends_an_incomplete_turn_only(talk: Conversation) -> None:

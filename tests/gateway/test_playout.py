@@ -280,6 +280,23 @@ def test_a_dry_voice_moves_the_pictures_with_it() -> None:
     assert sum(t.pcm.any() for t in before + after) == 4
 
 
+@pytest.mark.parametrize(("to_ticks", "first_ticks"), [(8, 8), (3, 5)])
+def test_another_voice_follows_where_the_turn_is_shortened_or_is_heard_by_then(
+    to_ticks: int, first_ticks: int
+) -> None:
+    target = playout()
+    target.open_turn(1)
+    target.push_voice(1, voice(10))
+    ticks = run(target, 5)
+    target.shorten(1, to_ticks * TICK_SAMPLES)
+    target.push_voice(1, voice(4, level=2000), last=True)
+    ticks += run(target, 10)
+    heard = np.concatenate([tick.pcm for tick in ticks])
+    assert np.count_nonzero(heard == 1000) == first_ticks * TICK_SAMPLES
+    assert np.count_nonzero(heard == 2000) == 4 * TICK_SAMPLES
+    assert events(ticks) == ["started", "finished"]
+
+
 def test_two_gaps_are_two_underruns() -> None:
     target = Playout()
     target.open_turn(1)

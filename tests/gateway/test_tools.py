@@ -20,6 +20,7 @@ from gateway.talk.actions import (
     ContinueAnswer,
     Message,
     PauseTurn,
+    ResumeAnswer,
     ResumeTurn,
     SayMeanwhile,
 )
@@ -108,12 +109,18 @@ def test_an_interruption_ends_the_wait_and_what_was_done_is_remembered(talk: Con
     assert said_next(talk)[1:] == [("assistant", ""), ("tool", "sunny"), ("user", "And?")]
 
 
-def test_a_tool_is_waited_for_while_the_model_has_no_bus(talk: Conversation) -> None:
+def test_another_model_goes_on_with_the_results_of_what_the_lost_one_called(
+    talk: Conversation,
+) -> None:
     asked(talk, WEATHER)
-    assert talk.stage_lost_bus("llm", "its connection to the bus was lost") == []
-    assert of(talk.tool_result("c1", "sunny", 1), ContinueAnswer)
-    failed = talk.stage_lost_bus("llm", "its connection to the bus was lost")
-    assert of(failed, TurnEvent)[0].event == "failed", "now words may be lost"
+    assert talk.turn is not None
+    talk.turn.source = "llm"
+    talk.token(1, "Let me see. ", last=False, now=0)
+    assert talk.stage_lost("llm", "gone", 0) == talk.stage_back("llm", 0) == []
+    (on,) = of(talk.tool_result("c1", "sunny", 1), ResumeAnswer)
+    assert (on.messages[-1].content, on.so_far, on.chars) == ("sunny", "", 12)
+    talk.token(1, "It is", last=False, now=1)
+    assert talk.stage_lost_bus("llm") == [replace(on, so_far="It is")]
 
 
 def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:

@@ -26,7 +26,7 @@ FRAME_S = 1 / 25
 async def until_turn(session: GatewaySession, *ends: str) -> list[dict[str, Any]]:
     """Events up to the one that ends a turn in one of the ways named."""
     events = []
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(90):
         async for event in session.events():
             events.append(event)
             if event["type"] == "turn" and event["event"] in ends:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from services.tts.session import SpeakingSession, SpokenTurn
+from services.tts.session import Resumption, SpeakingSession, SpokenTurn
 from services.tts.speech_lane import MakingTime, SpeechLane, TurnLedger
 from services.tts.speech_options import SpeechOptions
+from services.tts.synthesizer import Spoken
 from tests.fakes import ManualClock
 from tests.tts.fakes import word_synthesizer
 from visavis.engine import EngineLane
@@ -19,7 +20,15 @@ from visavis.serving.errors import EngineError
 from visavis.serving.stage import Stage
 from visavis.v1 import control_pb2 as pb
 from visavis.wire.bus import Bus, Subscription
-from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, TokenChunk, TurnChunk
+from visavis.wire.media import (
+    ClockChunk,
+    MelChunk,
+    PcmChunk,
+    Place,
+    TextMark,
+    TokenChunk,
+    TurnChunk,
+)
 from visavis.wire.subjects import Kind
 
 LEAD_S = 2.0
@@ -34,9 +43,12 @@ class Attached:
     voice: Subscription
     mel: Subscription
     events: asyncio.Queue[pb.AttachEvent]
+    session: SpeakingSession
 
-    async def say(self, turn: int, text: str, *, last: bool = True, block: int = 0) -> None:
-        place = Place(self.name, turn, 0, 0, last=last)
+    async def say(
+        self, turn: int, text: str, *, last: bool = True, block: int = 0, chars: int = 0
+    ) -> None:
+        place = Place(self.name, turn, 0, chars, last=last)
         await self.bus.publish(Kind.TOKENS, TokenChunk(place, text, block))
 
     async def announce(self, turn: int) -> None:
@@ -95,7 +107,7 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Atta
         task = asyncio.create_task(collect())
         assert (await events.get()).HasField("ready")
         try:
-            yield Attached(name, bus, voice, mel, events)
+            yield Attached(name, bus, voice, mel, events, session)
         finally:
             open_side.set()
             await task
@@ -165,6 +177,48 @@ async def test_empty_answer_still_ends(bus: Bus) -> None:
         await stage.say(1, "😀")
         chunks = await stage.turn_voice(1)
         assert [len(chunk.pcm) for chunk in chunks] == [0]
+
+
+async def test_a_turn_goes_on_where_the_voice_of_another_replica_ended(bus: Bus) -> None:
+    text = "Hello. [happy] Yes it is."
+    async with attached(bus, "whole") as stage:
+        await stage.say(3, text)
+        whole = await stage.turn_voice(3)
+    pause = next(mark for chunk in whole for mark in chunk.marks if mark.pause)
+    assert pause.chars == len("Hello.")
+    async with attached(bus, "rest") as stage:
+        await stage.say(3, text[15:21], last=False, chars=15)  # where is its beginning?
+        assert await stage.voice_until_quiet() == 0
+        await stage.session.resume(resumption("rest", text[:18], pause))
+        await stage.say(3, text[21:], chars=21)
+        rest = await stage.turn_voice(3)
+        assert [chunk.place.pts for chunk in rest] == [
+            chunk.place.pts for chunk in whole if chunk.place.pts >= pause.samples
+        ]
+        assert [mark for chunk in rest for mark in chunk.marks] == [
+            mark for chunk in whole for mark in chunk.marks if mark.samples > pause.samples
+        ]
+        mel = await anext(stage.mel)
+        assert isinstance(mel, MelChunk)
+        assert (mel.place.pts, mel.style) == (pause.samples // 300, "happy")
+
+
+async def test_a_voice_that_has_missed_text_goes_on_with_the_whole_of_it(bus: Bus) -> None:
+    async with attached(bus, "missed") as stage:
+        await stage.say(1, "One two. ", last=False)
+        assert await stage.voice_until_quiet(1)
+        text, spoken = "One two. Three.", TextMark(3, 7_200)
+        await stage.session.resume(resumption("missed", text, spoken, turn=1, complete=True))
+        chunks = await stage.turn_voice(1)
+        assert chunks[0].place.pts == spoken.samples
+        assert [mark.chars for chunk in chunks for mark in chunk.marks] == [8, 8, 15]
+
+
+def resumption(
+    session: str, text: str, spoken: TextMark, *, turn: int = 3, complete: bool = False
+) -> Resumption:
+    announced = TurnChunk(Place(session, turn, 0, 0), "text")
+    return Resumption(announced, text, complete, Spoken(spoken.chars, spoken.samples), 0)
 
 
 async def test_endless_text_fails_the_turn_and_the_next_one_works(bus: Bus) -> None:

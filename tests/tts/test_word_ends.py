@@ -64,6 +64,7 @@ def test_marks_count_the_characters_of_the_whole_answer() -> None:
     word = HOPS_PER_WORD * 300
     pause = next(p for p in pieces if p.pts_samples == 2 * word)
     assert [m.chars for m in marks] == [3, 12, 12, 19]
-    assert marks[:3] == [TextMark(3, word), TextMark(12, 2 * word), TextMark(12, 2 * word)]
-    assert pause.marks == (TextMark(12, 2 * word),)  # the end of the phrase
+    end = TextMark(12, 2 * word, pause=True)
+    assert marks[:3] == [TextMark(3, word), TextMark(12, 2 * word), end]
+    assert pause.marks == (end,)  # of the phrase
     assert marks[3].samples == answer.produced_samples

@@ -29,7 +29,7 @@ CHUNKS = {
     "turn": ({"gateway"}, {"llm", "tts", "face"}),
     "tokens": ({"llm", "gateway"}, {"tts", "gateway"}),
     "voice": ({"tts", "gateway"}, {"face", "gateway"}),
-    "mel": ({"tts"}, {"face"}),
+    "mel": ({"tts"}, {"face", "gateway"}),
     "video": ({"face"}, {"gateway"}),
     "face": ({"face"}, {"gateway"}),
     "clock": ({"gateway"}, {"tts", "face"}),

@@ -50,18 +50,32 @@ class AnimateResponse(_message.Message):
     def __init__(self, video: _Optional[_Union[_media_pb2.VideoChunk, _Mapping]] = ..., face: _Optional[_Union[_media_pb2.BlendshapeChunk, _Mapping]] = ...) -> None: ...
 
 class FaceAttachRequest(_message.Message):
-    __slots__ = ("config", "keyframe", "codecs", "idle", "attention")
+    __slots__ = ("config", "keyframe", "codecs", "idle", "attention", "resume")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     KEYFRAME_FIELD_NUMBER: _ClassVar[int]
     CODECS_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     config: FaceAttachConfig
     keyframe: KeyframeRequest
     codecs: SetCodecs
     idle: SetIdle
     attention: SetAttention
-    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ..., attention: _Optional[_Union[SetAttention, _Mapping]] = ...) -> None: ...
+    resume: ResumeFace
+    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ..., attention: _Optional[_Union[SetAttention, _Mapping]] = ..., resume: _Optional[_Union[ResumeFace, _Mapping]] = ...) -> None: ...
+
+class ResumeFace(_message.Message):
+    __slots__ = ("turn", "mel", "voice", "clock")
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    MEL_FIELD_NUMBER: _ClassVar[int]
+    VOICE_FIELD_NUMBER: _ClassVar[int]
+    CLOCK_FIELD_NUMBER: _ClassVar[int]
+    turn: _media_pb2.TurnChunk
+    mel: _containers.RepeatedCompositeFieldContainer[_media_pb2.MelChunk]
+    voice: _containers.RepeatedCompositeFieldContainer[_media_pb2.PcmChunk]
+    clock: _media_pb2.ClockChunk
+    def __init__(self, turn: _Optional[_Union[_media_pb2.TurnChunk, _Mapping]] = ..., mel: _Optional[_Iterable[_Union[_media_pb2.MelChunk, _Mapping]]] = ..., voice: _Optional[_Iterable[_Union[_media_pb2.PcmChunk, _Mapping]]] = ..., clock: _Optional[_Union[_media_pb2.ClockChunk, _Mapping]] = ...) -> None: ...
 
 class FaceAttachConfig(_message.Message):
     __slots__ = ("session", "face", "admitted")

@@ -59,12 +59,14 @@ class PcmChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ..., recorded: _Optional[bool] = ...) -> None: ...
 
 class TextMark(_message.Message):
-    __slots__ = ("chars", "samples")
+    __slots__ = ("chars", "samples", "pause")
     CHARS_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    PAUSE_FIELD_NUMBER: _ClassVar[int]
     chars: int
     samples: int
-    def __init__(self, chars: _Optional[int] = ..., samples: _Optional[int] = ...) -> None: ...
+    pause: bool
+    def __init__(self, chars: _Optional[int] = ..., samples: _Optional[int] = ..., pause: _Optional[bool] = ...) -> None: ...
 
 class WordTime(_message.Message):
     __slots__ = ("word", "start_ms", "end_ms")

@@ -187,6 +187,8 @@ class TextMark(OnTheWire):
 
     chars: int
     samples: int
+    pause: bool = False
+    """A pause follows, behind which another voice can go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +205,11 @@ class PcmChunk(OnTheWire):
     pcm: Annotated[NDArray[np.int16], _PCM]
     marks: tuple[TextMark, ...] = ()
     recorded: bool = False
+
+    @property
+    def start_s(self) -> float:
+        """Place of the first sample in the turn's voice."""
+        return self.place.pts / self.sample_rate_hz
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,8 @@ CARRIED: Mapping[Kind, tuple[frozenset[User], frozenset[User]]] = {
         (Kind.TOKENS, [User.LLM, User.GATEWAY], [User.TTS, User.GATEWAY]),
         # The gateway's is the speech that clients bring.
         (Kind.VOICE, [User.TTS, User.GATEWAY], [User.FACE, User.GATEWAY]),
-        (Kind.MEL, [User.TTS], [User.FACE]),
+        # The gateway keeps what was not heard yet, for a face that takes over.
+        (Kind.MEL, [User.TTS], [User.FACE, User.GATEWAY]),
         (Kind.VIDEO, [User.FACE], [User.GATEWAY]),
         (Kind.FACE, [User.FACE], [User.GATEWAY]),
         (Kind.CLOCK, [User.GATEWAY], [User.TTS, User.FACE]),

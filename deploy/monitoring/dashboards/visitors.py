@@ -125,9 +125,13 @@ _TURNS = Row(
     (
         Panel(
             "Turns by how they ended",
-            "In a second. Discarded ones were prepared and never heard.",
+            "In a second. Discarded ones were prepared and never heard. By stage: those that went "
+            "on in their midst with another replica of it, or the same that was started again.",
             PER_SECOND,
-            rates("gateway_turns_total", "outcome"),
+            (
+                *rates("gateway_turns_total", "outcome"),
+                *rates("gateway_turns_resumed_total", "stage"),
+            ),
         ),
         Panel(
             "Interrupted: speech to silence",

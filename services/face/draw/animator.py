@@ -133,6 +133,7 @@ class Animator:
         self._newest_turn = 0
         self._held = False
         self._early_clock: tuple[int, float, float, bool] | None = None
+        self._joined = 0
         self._restart = True
         self._expressions = Expressions(fps)
         self._attention = Attention(seed, fps)
@@ -222,6 +223,15 @@ class Animator:
             if self._early_clock is not None and self._early_clock[0] == turn:
                 _, played_s, at_s, paused = self._early_clock
                 self.played(turn, played_s, at_s, paused=paused)
+            if turn == self._joined:
+                self._turn.made = math.floor(self._turn.played_s(now_s) * self.fps + 1e-6)
+
+    def join(self, turn: int) -> None:
+        """Another face has shown the turn so far: it begins with the frame that is heard by then.
+
+        Call it with the clock, before `speak_turn`.
+        """
+        self._joined = turn
 
     def express(self, turn: int, time_s: float, style: str) -> None:
         """From this time of the turn's voice on it is said in `style`."""

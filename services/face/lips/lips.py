@@ -98,6 +98,8 @@ class DurationLips:
         """Take in a chunk of the turn. InvalidInputError for spans that cannot be."""
         rate = chunk.sample_rate_hz
         fresh = segments(chunk.phonemes, rate)
+        if chunk.start_s < self._heard_s:
+            self._forget_from(chunk.start_s, chunk.place.pts)
         hops = chunk.place.pts + len(chunk.mel)
         self._heard_s = max(self._heard_s, hops * chunk.hop_samples / rate)
         self._note_stresses(chunk)
@@ -107,6 +109,13 @@ class DurationLips:
         self._ahead = []
         if chunk.place.last:
             self.end_s = self._heard_s
+
+    def _forget_from(self, start_s: float, hops: int) -> None:
+        """What comes from here on is said again, perhaps by another voice."""
+        self._heard_s, self.end_s = start_s, None
+        self._shapes = [shape for shape in self._shapes if shape.start_s < start_s]
+        self._stresses = [stress for stress in self._stresses if stress[0] < start_s]
+        self._gains = self._gains[: max(0, hops - round(self._gains_s / self._hop_s))]
 
     def finish(self) -> None:
         """No chunk follows: what was heard is all."""

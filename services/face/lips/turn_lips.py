@@ -64,6 +64,11 @@ class Hearing:
             self._voice_samples = 0
             self._early.clear()
 
+    def has_begun(self, turn: int) -> bool:
+        """Whether anything of the turn's sound has come."""
+        heard = self._spans is not None or self._sound is not None or len(self._early) > 0
+        return turn == self._turn and heard
+
     async def mel(self, chunk: MelChunk) -> LipTrack | None:
         """Take in mel: the lips of its turn, or None if that is over or the voice has to tell.
 
@@ -134,9 +139,10 @@ class Hearing:
         track = self._ear.track if self._ear is not None else None
         sound = self._sound = self._sound or SoundLips(self._frame_s, track)
         if sound.end_s is None:
-            # What was lost is silence, a second at most, as it is where the voice is played.
+            # What was lost is silence, a second at most, as it is where the voice is played; what
+            # comes again was heard.
             lost = min(chunk.place.pts - self._voice_samples, chunk.sample_rate_hz)
-            pcm = np.pad(chunk.pcm, (max(0, lost), 0))
+            pcm = np.pad(chunk.pcm, (lost, 0)) if lost > 0 else chunk.pcm[-lost:]
             self._voice_samples = max(self._voice_samples, chunk.place.pts + len(chunk.pcm))
             await self._feed(pcm, last=chunk.place.last)
         return sound

@@ -85,6 +85,18 @@ _HAN_LOOKED_AT = 8
 _LETTERS_PER_UNIT = 7
 
 
+def pause_behind(text: str) -> Pause:
+    """The silence that follows `text`, whose end is the end of a phrase."""
+    said = text.rstrip()
+    if "\n\n" in text[len(said) :]:
+        return Pause.PARAGRAPH
+    said = said.rstrip("".join(_CLOSERS))
+    last = said[-1:]
+    if last in _SENTENCE_ENDS or (last == "." and english.point_at_end(said) is Point.SENTENCE):
+        return Pause.SENTENCE
+    return Pause.CLAUSE if last in _CLAUSE_ENDS else Pause.NONE
+
+
 class TextChunker:
     """Cuts text into phrases: add it as it comes, take what is complete, flush at the end."""
 
