@@ -1,10 +1,13 @@
-"""The embedded backend with real weights: streaming, slots, cancel, load failures."""
+"""The embedded backend: streaming, slots, cancel, load failures.
+
+Real weights are read where it counts what is written; else the first layers of the same model.
+"""
 
 import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,15 +37,19 @@ def backend_of(model_file: Path, *, slots: int = 1, context_tokens: int = 1024) 
     )
 
 
-@pytest.fixture(scope="module")
-def model_file(bundle: Callable[[str], Path]) -> Path:
-    return bundle("smollm2-135m") / "model.gguf"
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def real(model_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    """Three slots; a test finds in them what the tests before it left."""
+    backend = backend_of(model_file, slots=3)
+    await backend.load()
+    yield backend
+    await backend.close()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def backend(model_file: Path) -> AsyncIterator[LlamaCppBackend]:
-    """Three slots; a test finds in them what the tests before it left."""
-    backend = backend_of(model_file, slots=3)
+async def backend(shallow_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    """As many slots, of a model whose words have no sense."""
+    backend = backend_of(shallow_file, slots=3)
     await backend.load()
     yield backend
     await backend.close()
@@ -65,12 +72,12 @@ def text_of(deltas: list[Delta]) -> str:
 
 
 async def test_an_answer_streams_and_is_the_same_where_the_same_is_cached(
-    backend: LlamaCppBackend,
+    real: LlamaCppBackend,
 ) -> None:
-    first = await answer(backend, question("What is the capital of France?"))
-    again = await answer(backend, question("What is the capital of France?"))
+    first = await answer(real, question("What is the capital of France?"))
+    again = await answer(real, question("What is the capital of France?"))
     # What is read at once and what is read token by token are rounded otherwise.
-    once_more = await answer(backend, question("What is the capital of France?"))
+    once_more = await answer(real, question("What is the capital of France?"))
     assert text_of(again) == text_of(once_more) != ""
     assert sum(bool(delta.text) for delta in first) > 3
     usage = again[-1]
@@ -85,11 +92,11 @@ async def test_the_length_limit_holds(backend: LlamaCppBackend) -> None:
     assert deltas[-1].completion_tokens == 5
 
 
-async def test_sequences_at_once_give_what_each_gives_alone(backend: LlamaCppBackend) -> None:
+async def test_sequences_at_once_give_what_each_gives_alone(real: LlamaCppBackend) -> None:
     asked = ["Name three colours.", "Who wrote Hamlet?", "What do cats eat?"]
-    requests = [question(text, max_tokens=12, slot=slot) for slot, text in enumerate(asked)]
-    together = await asyncio.gather(*(answer(backend, request) for request in requests))
-    alone = [await answer(backend, request) for request in requests]
+    requests = [question(text, max_tokens=6, slot=slot) for slot, text in enumerate(asked)]
+    together = await asyncio.gather(*(answer(real, request) for request in requests))
+    alone = [await answer(real, request) for request in requests]
     assert [text_of(deltas)[:20] for deltas in together] == [text_of(d)[:20] for d in alone]
     assert len({text_of(deltas) for deltas in together}) == 3
 
@@ -113,12 +120,12 @@ async def test_of_what_is_read_ahead_nothing_is_read_again(backend: LlamaCppBack
     assert asked.cached_tokens == read.prompt_tokens < asked.prompt_tokens
 
 
-async def test_an_answer_goes_on_from_what_is_written(backend: LlamaCppBackend) -> None:
+async def test_an_answer_goes_on_from_what_is_written(real: LlamaCppBackend) -> None:
     asked = question(STORY, max_tokens=24)
-    whole = await answer(backend, asked)
+    whole = await answer(real, asked)
     texts = [delta.text for delta in whole if delta.text]
     half = next(at for at in range(10, 24) if texts[at].startswith(" "))
-    rest = await answer(backend, replace(asked, written="".join(texts[:half])))
+    rest = await answer(real, replace(asked, written="".join(texts[:half])))
     assert text_of(rest).startswith("".join(texts[half:20]))
     assert [delta.finish_reason for delta in rest if delta.finish_reason] == ["length"]
     # All but the last word's token is still in the slot.
@@ -146,9 +153,9 @@ async def test_a_cancel_while_a_long_prompt_is_read_frees_the_slot(
     backend: LlamaCppBackend,
 ) -> None:
     started = time.process_time()
-    await answer(backend, question("word apple tree house " * 45, max_tokens=1))
+    await answer(backend, question("word apple tree house " * 180, max_tokens=1))
     whole_s = time.process_time() - started
-    long = backend.stream(question("apple word house tree " * 45, max_tokens=1))
+    long = backend.stream(question("apple word house tree " * 180, max_tokens=1))
     started = time.process_time()
     await anext(long)  # taken up: the slot reads now
     await long.aclose()
@@ -183,11 +190,11 @@ async def test_a_call_that_waits_for_its_slot_is_not_begun(backend: LlamaCppBack
 
 
 async def test_signals_still_reach_the_process_and_closing_ends_what_is_at_work(
-    model_file: Path,
+    shallow_file: Path,
 ) -> None:
     got, loop = asyncio.Event(), asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, got.set)
-    backend = backend_of(model_file)
+    backend = backend_of(shallow_file)
     try:
         await backend.load()
         os.kill(os.getpid(), signal.SIGTERM)
@@ -213,8 +220,8 @@ async def test_a_prompt_beyond_the_context_is_refused_and_the_slot_lives(
     assert text_of(await answer(backend, question("Hi", max_tokens=4)))
 
 
-async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
-    backend = backend_of(model_file, context_tokens=160)
+async def test_a_conversation_of_any_length_fits(shallow_file: Path) -> None:
+    backend = backend_of(shallow_file, context_tokens=160)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
     history = [ChatMessage("user", "你好😀 " * 30), ChatMessage("assistant", "Ok. " * 60)] * 6
@@ -225,27 +232,28 @@ async def test_a_conversation_of_any_length_fits(model_file: Path) -> None:
     assert 100 < made.ledger.prompt_tokens <= 160 - 4
 
 
-async def test_a_conversation_that_is_cut_is_not_read_anew(model_file: Path) -> None:
-    backend = backend_of(model_file, context_tokens=256)
+async def test_a_conversation_that_is_cut_is_not_read_anew(shallow_file: Path) -> None:
+    backend = backend_of(shallow_file, context_tokens=512)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
     history: list[ChatMessage] = []
     prompts, read = [], []
     for number in range(4):  # the last is cut, and what is left is moved
-        question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 3)
+        question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 10)
         made = generator.answer(AnswerRequest((*history, question), max_tokens=1), 0)
         async for _ in made.pieces:
             pass
-        history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 2)]
+        history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 10)]
         prompts.append(made.ledger.prompt_tokens)
         read.append(made.ledger.prompt_tokens - made.ledger.cached_tokens)
     await backend.close()
     assert any(after < before for before, after in pairwise(prompts)), "it was never cut"
-    assert max(read[1:]) < 120, read
+    assert max(read[1:]) == read[1], read  # an answer and a question, each time
 
 
-async def test_unusual_characters_survive_the_way_through(backend: LlamaCppBackend) -> None:
-    generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
+async def test_unusual_characters_survive_the_way_through(real: LlamaCppBackend) -> None:
+    settings = LlmSettings.model_validate({"persona": "Be brief."})
+    generator = Generator(real, settings.defaults(), MonotonicClock())
     request = AnswerRequest(
         (ChatMessage("user", "Repeat: 你好 😀👩\u200d👧 é"),),
         max_tokens=24,
@@ -284,13 +292,15 @@ async def test_its_own_port_is_closed_to_others_and_speaks_openai(backend: Llama
     friend = OpenAiCompatibleBackend(url, api_key=backend._api_key, slots=1, context_tokens=1024)
     await friend.load()
     asked = question("What is the capital of France?", max_tokens=8)
+    await answer(backend, asked)  # read before, it is rounded alike for both
     theirs = await answer(friend, asked)
     ours = await answer(backend, asked)
     begun = replace(asked, written=text_of(theirs)[:15])
     rest = await answer(friend, begun)
     await stranger.close()
     await friend.close()
-    assert text_of(theirs)[:15] == text_of(ours)[:15]
+    assert text_of(theirs) == text_of(ours)
+    assert theirs[-1].prompt_tokens == ours[-1].prompt_tokens
     assert text_of(rest) == text_of(await answer(backend, begun))
     assert theirs[-1].completion_tokens > 0
 
@@ -315,8 +325,8 @@ async def test_what_is_not_a_model_is_refused(
     await backend.close()
 
 
-async def test_there_may_be_more_slots_than_a_step_has_tokens(model_file: Path) -> None:
-    backend = backend_of(model_file, slots=40, context_tokens=64)
+async def test_there_may_be_more_slots_than_a_step_has_tokens(shallow_file: Path) -> None:
+    backend = backend_of(shallow_file, slots=40, context_tokens=64)
     try:
         await backend.load()
         last = question("Hi!", max_tokens=2, slot=39)
@@ -344,13 +354,13 @@ async def test_a_gpu_that_is_not_there_is_named(model_file: Path) -> None:
 
 
 async def test_a_gpu_is_known_by_what_the_build_says_of_it(
-    model_file: Path, monkeypatch: pytest.MonkeyPatch
+    shallow_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The real library's own word for it; there is none here, so the model loads on the CPU."""
     gpu = xllamacpp.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_GPU
     monkeypatch.setattr(xllamacpp, "get_device_info", lambda: [{"name": "CUDA0", "type": gpu}])
     backend = LlamaCppBackend(
-        model_file, model="smollm2-135m", slots=1, context_tokens=256, device="cuda:0"
+        shallow_file, model="smollm2-135m", slots=1, context_tokens=256, device="cuda:0"
     )
     await backend.load()
     assert backend.device == "cuda:0"

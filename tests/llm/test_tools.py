@@ -1,13 +1,15 @@
 """Tools through the whole language model service: requests, calls, results, and what is refused."""
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+import pytest_asyncio
 
 from services.llm.backends.base import (
     BackendRequest,
@@ -429,33 +431,59 @@ async def test_calls_are_read_as_vllm_and_trtllm_serve_write_them(wire: str) -> 
     assert ended == ("stop" if "ordinary" in wire else "tool_calls")
 
 
-@pytest.fixture
-async def small_model(bundle: Callable[[str], Path]) -> AsyncIterator[LlamaCppBackend]:
-    backend = LlamaCppBackend(
-        bundle("smollm2-135m") / "model.gguf", model="smollm2-135m", slots=1, context_tokens=2048
-    )
+@asynccontextmanager
+async def loaded(model_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    backend = LlamaCppBackend(model_file, model="smollm2-135m", slots=1, context_tokens=2048)
     await backend.load()
     yield backend
     await backend.close()
 
 
+# One loop, so that one loaded model serves all of its tests.
+of_one_model = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shallow_model(shallow_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    """What it writes has no sense, but where a grammar holds it."""
+    async with loaded(shallow_file) as backend:
+        yield backend
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def real_model(model_file: Path) -> AsyncIterator[LlamaCppBackend]:
+    async with loaded(model_file) as backend:
+        yield backend
+
+
+@of_one_model
 async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
-    small_model: LlamaCppBackend,
+    real_model: LlamaCppBackend,
 ) -> None:
     """Of which the template knows no tools."""
     text, pieces, ended = await answered(
-        small_model, weather_asked(named="get_weather", calling="required")
+        real_model, weather_asked(named="get_weather", calling="required")
     )
     assert (text, ended) == ("", "stop")
     assert pieces[0].name == "get_weather" and pieces[0].id and len(pieces) > 3
     arguments = json.loads("".join(p.arguments for p in pieces))
     assert arguments.keys() == {"city"} and isinstance(arguments["city"], str)
-    one = weather_asked(calling="required", at_once=False)
-    deltas = [delta async for delta in small_model.stream(one)]
+    result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
+    free = replace(weather_asked(CALLED, result), sampling=Sampling(8, 0.0, seed=1))
+    text, _, ended = await answered(real_model, free)
+    assert ended == "length" and "{" not in text, "a call that was cut off is no text"
+
+
+@of_one_model
+async def test_what_has_to_be_called_may_be_one_call_or_cut_off_or_nothing(
+    shallow_model: LlamaCppBackend,
+) -> None:
+    one = replace(packing({"$ref": "#/$defs/Box"}), at_once=False)
+    deltas = [delta async for delta in shallow_model.stream(required(one))]
     last = deltas[-1]
     assert last.finish_reason == "tool_calls" and last.completion_tokens > 5
     assert last.prompt_tokens > 50
-    long = small_model.stream(weather_asked(calling="required"))
+    long = shallow_model.stream(weather_asked(calling="required"))
     async for delta in long:
         if delta.tool_calls:
             break
@@ -463,70 +491,78 @@ async def test_llama_cpp_makes_a_model_call_and_reads_its_result(
     result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
     few = Sampling(8, 0.0, seed=1)
     told_off = replace(weather_asked(CALLED, result, calling="none"), sampling=few)
-    text, pieces, _ = await answered(small_model, told_off)
+    text, pieces, _ = await answered(shallow_model, told_off)
     assert text and not pieces
-    text, _, ended = await answered(
-        small_model, replace(weather_asked(CALLED, result), sampling=few)
-    )
-    assert ended == "length" and "{" not in text, "a call that was cut off is no text"
     nonsense = Tools((Tool("x", "", '{"type": "nonsense"}'),), "required")
     with pytest.raises(InvalidInputError, match="could not be made"):
-        await answered(small_model, BackendRequest(asked(), Sampling(8, 0.0), 0, tools=nonsense))
+        await answered(shallow_model, required(nonsense))
     # As Pydantic writes them, with definitions that each tool has for itself.
     units = {"weather_abroad": "fahrenheit", "weather_here": "celsius"}
     told = Tools(tuple(Tool(name, "", in_unit(unit)) for name, unit in units.items()), "required")
-    wanted = BackendRequest(asked(), Sampling(80, 0.0), 0, tools=told)
-    _, pieces, _ = await answered(small_model, wanted)
+    _, pieces, _ = await answered(shallow_model, required(told))
     arguments = json.loads("".join(p.arguments for p in pieces))
     assert arguments == {"unit": units[pieces[0].name]}
 
 
-async def test_who_may_call_no_more_answers_in_words(small_model: LlamaCppBackend) -> None:
+@of_one_model
+async def test_who_may_call_no_more_answers_in_words(real_model: LlamaCppBackend) -> None:
     """And not with the call that stands before, written as text: of that nothing is said."""
     result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
     messages, tools = asked(CALLED, result), Tools((WEATHER,), "none")
     request = AnswerRequest(messages, tools=tools, spoken=True, temperature=0.0)
-    generator = Generator(small_model, DEFAULTS, ManualClock())
+    generator = Generator(real_model, DEFAULTS, ManualClock())
     words = [piece async for piece in generator.answer(request, 0).pieces]
     assert "".join(map(str, words)).strip()
 
 
-async def test_what_goes_on_behind_calls_does_not_begin_anew(small_model: LlamaCppBackend) -> None:
+@of_one_model
+async def test_what_goes_on_behind_calls_does_not_begin_anew(
+    shallow_model: LlamaCppBackend,
+) -> None:
     result = ChatMessage("tool", "18 degrees and sunny", (), "c1")
     more = asked(CALLED, result, ChatMessage("assistant", "It is sunny."), *asked())
     begun = BackendRequest(more, Sampling(1, 0.0), 0)
     before, after = [
-        [delta async for delta in small_model.stream(replace(begun, written=written))][-1]
+        [delta async for delta in shallow_model.stream(replace(begun, written=written))][-1]
         for written in ("", "As I said, the weather is")
     ]
     assert after.prompt_tokens > before.prompt_tokens
 
 
-async def test_a_call_without_arguments_comes_to_its_end(small_model: LlamaCppBackend) -> None:
+@of_one_model
+async def test_a_call_without_arguments_comes_to_its_end(shallow_model: LlamaCppBackend) -> None:
     """And not to blanks, up to the last token that it may have."""
     shop = Tool("shop_fail", "Something that fails.", '{"type": "object", "properties": {}}')
     tools = Tools((shop,), "required", "shop_fail")
     request = AnswerRequest((ChatMessage("user", "What did it say?"),), tools=tools, temperature=0)
-    answer = Generator(small_model, DEFAULTS, ManualClock()).answer(request, 0)
+    answer = Generator(shallow_model, DEFAULTS, ManualClock()).answer(request, 0)
     pieces = [piece async for piece in answer.pieces if not isinstance(piece, str)]
     assert "".join(piece.arguments for piece in pieces) == "{}"
 
 
+@of_one_model
 @pytest.mark.parametrize(
     "root",
     [{"$ref": "#/$defs/Box"}, {"$ref": "#/$defs/Again"}, {"anyOf": [{"$ref": "#/$defs/Box"}]}],
 )
 async def test_a_schema_may_be_a_reference_or_a_choice(
-    small_model: LlamaCppBackend, root: dict[str, Any]
+    shallow_model: LlamaCppBackend, root: dict[str, Any]
 ) -> None:
     """As Pydantic writes one that holds itself, or a union."""
+    _, pieces, _ = await answered(shallow_model, required(packing(root)))
+    assert '"small"' in "".join(p.arguments for p in pieces)
+
+
+def packing(root: dict[str, Any]) -> Tools:
+    """A call that leaves no choice, whose schema is told by this."""
     size = {"enum": ["small"]}
     box = {"type": "object", "properties": {"size": size}, "required": ["size"]}
     schema = {**root, "$defs": {"Box": box, "Again": {"$ref": "#/$defs/Box"}}}
-    told = Tools((Tool("pack", "", json.dumps(schema)),), "required")
-    wanted = BackendRequest(asked(), Sampling(80, 0.0), 0, tools=told)
-    _, pieces, _ = await answered(small_model, wanted)
-    assert '"small"' in "".join(p.arguments for p in pieces)
+    return Tools((Tool("pack", "", json.dumps(schema)),), "required")
+
+
+def required(tools: Tools) -> BackendRequest:
+    return BackendRequest(asked(), Sampling(80, 0.0), 0, tools=tools)
 
 
 def in_unit(unit: str) -> str:
