@@ -6,18 +6,21 @@ The real gateway, with everything behind it, is met in test_conversation.py.
 from __future__ import annotations
 
 import asyncio
+import functools
+import mimetypes
 import socket
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 from aiortc import RTCPeerConnection, RTCSessionDescription
 from fastapi import FastAPI, Form, Request, Response, UploadFile, WebSocket, WebSocketDisconnect
-from fastapi.responses import FileResponse, JSONResponse
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import __file__ as gateway_file
 from tests.browser.stub_media import (
@@ -30,7 +33,7 @@ from tests.browser.stub_media import (
     jpeg,
 )
 
-STATIC = gateway_file.replace("__init__.py", "static")
+STATIC = Path(gateway_file).with_name("static")
 VOICES = [
     {"name": "hibari", "languages": ["en"], "gender": "female", "description": "Clear and calm"},
     {"name": "joe", "languages": ["en"], "gender": "male", "description": "Warm"},
@@ -81,6 +84,25 @@ class Seen:
     """So many media sockets were opened."""
 
 
+@functools.cache
+def _file(name: str) -> Response:
+    """One of the page's own, read once for all stubs: whoever opens the page asks for fifty."""
+    file = STATIC / name
+    if not file.is_file():
+        return Response(status_code=404)
+    return Response(file.read_bytes(), media_type=mimetypes.guess_type(name)[0])
+
+
+def _with_files(app: ASGIApp) -> ASGIApp:
+    """`app`, asked only for what is no file: on its way is more than a file needs."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        _, is_file, name = scope.get("path", "").partition("/static/")
+        await (_file(name) if is_file else app)(scope, receive, send)
+
+    return answer
+
+
 def _error(status: int, code: str, message: str) -> JSONResponse:
     return JSONResponse({"error": {"code": code, "message": message}}, status)
 
@@ -98,7 +120,7 @@ class StubGateway:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(self._app(), log_config=None, ws="websockets-sansio")
+        config = uvicorn.Config(_with_files(self._app()), log_config=None, ws="websockets-sansio")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._run, name="stub-gateway")
 
@@ -169,7 +191,6 @@ class StubGateway:
         app = FastAPI()
         app.middleware("http")(self._check_key)
         app.get("/")(self._page)
-        app.mount("/static", StaticFiles(directory=STATIC))
         app.get("/readyz")(self._readyz)
         app.get("/v1/services")(self._services)
         app.get("/v1/voices")(self._voices)
@@ -204,8 +225,8 @@ class StubGateway:
                 return _error(401, "unauthenticated", "this gateway needs an API key")
         return await forward(request)
 
-    async def _page(self) -> FileResponse:
-        return FileResponse(f"{STATIC}/index.html")
+    async def _page(self) -> Response:
+        return _file("index.html")
 
     async def _readyz(self) -> JSONResponse:
         missing = self.script.missing
