@@ -170,6 +170,10 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     cross_origin(app, settings)
     problems.install(app)
+    # FastAPI makes a router's routes ready as the first request comes to it: behind all the others,
+    # the first socket of a gateway would wait for them.
+    for doors in (sockets.router, realtime.sockets, room_routes.sockets, app_sockets.router):
+        app.include_router(doors)
     for module in (
         session_routes,
         app_routes,
@@ -187,10 +191,6 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     for module in (models, chat, speech, transcriptions, realtime, calls):
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
     app.include_router(operation.health, responses=problems.responses(400))
-    app.include_router(sockets.router)
-    app.include_router(realtime.sockets)
-    app.include_router(room_routes.sockets)
-    app.include_router(app_sockets.router)
     app.add_api_websocket_route("/{name:path}", sockets.nowhere)
     _add_pages(app, settings)
     return app
