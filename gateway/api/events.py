@@ -218,7 +218,8 @@ class TurnEvent(Event):
 
     replaced: the visitor goes on with the question, and no word of this answer was heard. What was
     shown of the answer is to be forgotten; a later turn answers all of the question, whose text
-    replaces that of this turn's utterance.
+    replaces that of this turn's utterance. Or its gateway has died: a later turn has what there is
+    of the answer and goes on with it, under the question as it stands.
 
     interrupted: where what was taken for words turns out to be a noise, a later turn answers the
     same utterance anew.

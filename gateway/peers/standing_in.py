@@ -8,9 +8,13 @@ asks for one of them, or it notices by itself. What it knows lies in its memory 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
+from dataclasses import asdict
 from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
 
 from gateway import metrics
 from gateway.background import Background
@@ -19,9 +23,11 @@ from gateway.peers.peers import GLANCE_S, Peer, Peers
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
+from gateway.talk.turn import Begun
 from visavis.serving.errors import (
     AlreadyExistsError,
     AtCapacityError,
+    InvalidInputError,
     UnknownNameError,
     VisavisError,
 )
@@ -47,6 +53,7 @@ _AHEAD = 100
 # So long somebody is waited for to whom the question that had no answer yet is answered.
 _RETURNS_S = 15.0
 _TAKEN = "session: it goes on elsewhere"
+_BEGUN: TypeAdapter[dict[str, Begun | None]] = TypeAdapter(dict[str, Begun | None])
 
 
 class StandingIn:
@@ -71,6 +78,8 @@ class StandingIn:
         self._stand_in: Peer | None = None
         self._told: dict[str, Any] = {}
         """What our stand-in knows of each of our sessions, by its mark."""
+        self._begun: dict[str, Begun | None] = {}
+        """And of the answer that is under way in each."""
         self._known: dict[str, dict[str, SessionRecord]] = {}
         """Sessions of other gateways, by instance and id."""
         self._taking: dict[str, asyncio.Task[None]] = {}
@@ -101,6 +110,8 @@ class StandingIn:
         match message:
             case {"of": str(owner), "kept": record}:
                 self._keep_known(owner, record)
+            case {"of": str(owner), "begun": dict(begun)}:
+                self._note_begun(owner, begun)
             case {"of": str(owner), "ended": list(names)}:
                 for name in names:
                     self._known.get(owner, {}).pop(name, None)
@@ -132,7 +143,9 @@ class StandingIn:
         marks = {session.id: self._mark(session) for session in free}
         changed = [name for name, mark in marks.items() if self._told.get(name) != mark]
         ended = list(self._told.keys() - here.keys())
-        if not changed and not ended:
+        begun = {name: here[name].begun for name in marks}
+        further = {name: of for name, of in begun.items() if of != self._begun.get(name)}
+        if not changed and not ended and not further:
             return
         peer = self._stand_in = self._stand_in or await self._roomiest()
         if peer is None:
@@ -147,6 +160,11 @@ class StandingIn:
                 record = self._handover.told_of(here[name], _TURNS)
                 await self._peers.tell(peer, {"of": self._instance, "kept": record})
                 self._told[name] = marks[name]
+            if further:
+                told = {name: of and asdict(of) for name, of in further.items()}
+                with contextlib.suppress(AtCapacityError):  # one of an earlier version refuses it
+                    await self._peers.tell(peer, {"of": self._instance, "begun": told})
+                self._begun = begun
             self._trouble.over()
         except VisavisError as error:
             if str(error) == _TAKEN:
@@ -163,6 +181,7 @@ class StandingIn:
     def _forget_stand_in(self) -> None:
         self._stand_in = None
         self._told.clear()
+        self._begun.clear()
 
     # ------------------------------------------------------------ others' sessions
 
@@ -175,6 +194,15 @@ class StandingIn:
         if self._sessions.draining or most:
             raise AtCapacityError("stand-in: there is no room for more sessions of others")
         known[record.id] = record
+
+    def _note_begun(self, owner: str, told: dict[str, Any]) -> None:
+        known = self._known.get(owner, {})
+        try:
+            begun = _BEGUN.validate_python(told)
+        except ValidationError as error:
+            raise InvalidInputError(f"begun: it cannot be read: {error}") from error
+        for name in begun.keys() & known.keys():
+            known[name].begun = begun[name]
 
     async def wanted(self, name: str) -> None:
         """Somebody asks for a session whose gateway does not answer.
@@ -218,9 +246,11 @@ class StandingIn:
     async def _take(self, record: SessionRecord) -> None:
         record.epoch += _AHEAD
         record.utterance += _AHEAD
-        question = ""
+        question, begun = "", record.begun
         if record.said and record.said[-1].role == "user":
             question = record.said.pop().content
+        if begun is not None:
+            record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
         try:
             has = self._sessions.has(record.id)
             if has or await self._peers.who({"has": record.id}) is not None:
@@ -233,15 +263,21 @@ class StandingIn:
         metrics.sessions_stood_in.labels("taken").inc()
         session.outlets.live.broadcasts.let_go()
         if question:
-            self._background.run(self._answer(session, question))
+            self._background.run(self._answer(session, question, begun))
 
-    async def _answer(self, session: Session, question: str) -> None:
-        """The question that had no answer yet, once somebody is there to hear it."""
+    async def _answer(self, session: Session, question: str, begun: Begun | None) -> None:
+        """The question that had no answer yet, or the rest of one, once somebody is there to hear
+        it.
+        """
         await session.wake()
         until_s = self._clock.now() + _RETURNS_S
         while not session.audience.attending and self._clock.now() < until_s:  # noqa: ASYNC110
             await asyncio.sleep(LOOK_S / 5)
-        if session.turn is None:
+        if session.turn is not None:
+            return
+        if begun is not None:
+            session.take_up(question, begun)
+        else:
             session.submit_text(question)
 
     def _mark(self, session: Session) -> Any:

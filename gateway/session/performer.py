@@ -62,7 +62,7 @@ class Performer:
                     self._tools.stop()
                     self._run(self._go_on_writing(action))
                 case actions.ResumeVoice():
-                    self._resume_voice(action)
+                    self._run(self._go_on_speaking(action))
                 case actions.ResumeFace():
                     self._resume_face(action.turn)
                 case actions.CallTool():
@@ -144,7 +144,7 @@ class Performer:
         except StageLostError as error:
             self._conversation.stage_away(action.turn, "llm", str(error))
 
-    def _resume_voice(self, action: actions.ResumeVoice) -> None:
+    async def _go_on_speaking(self, action: actions.ResumeVoice) -> None:
         turn = self._conversation.turn
         if turn is None or turn.number != action.turn:
             return
@@ -152,7 +152,10 @@ class Performer:
         self._playout.shorten(turn.number, round(action.at_s * RATE_HZ))
         announced = self._feed.announced_as(self._playout.motion_frame)
         heard = played(turn, self._playout.played_samples)
-        self._run(self._stages.resume_voice(announced, turn, action, heard))
+        try:
+            await self._stages.resume_voice(announced, turn, action, heard)
+        except StageLostError as error:
+            self._conversation.stage_away(action.turn, "tts", str(error))
 
     def _resume_face(self, number: int) -> None:
         turn = self._conversation.turn

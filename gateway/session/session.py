@@ -55,7 +55,7 @@ from gateway.talk.interruption import Interruption
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone, level_of
 from gateway.talk.speech_over import BargeIn
-from gateway.talk.turn import Turn
+from gateway.talk.turn import Begun, Turn
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.logs import log_context
 from visavis.wire import media
@@ -320,6 +320,19 @@ class Session:
         self._ears.carry_on(utterance)
         self.unasked.sayings.newest = saying
         self.records.carry_on(turns, timelines)
+
+    @property
+    def begun(self) -> Begun | None:
+        """The answer that is under way, where another gateway could go on with it."""
+        turn = self._conversation.turn
+        return None if turn is None else turn.begun
+
+    def take_up(self, question: str, begun: Begun) -> None:
+        """Go on with an answer of another gateway's. Call `wake` before."""
+        self.presence.asked()
+        now = self._clock.now()
+        self._stopwatch.asked(now)
+        self._perform(self._conversation.take_up(question, begun, now))
 
     def remember(self, said: Sequence[actions.Message]) -> None:
         """Begin with what was said before, in a session that is no more."""

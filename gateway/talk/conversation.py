@@ -18,6 +18,7 @@ from gateway.api.events import (
     ErrorEvent,
     StateEvent,
     TranscriptEvent,
+    TurnEvent,
     WarningEvent,
     WordsEvent,
 )
@@ -41,7 +42,7 @@ from gateway.talk.history import History, Marks
 from gateway.talk.reading import Reading
 from gateway.talk.speculation import Speculation, SpeculationLimits
 from gateway.talk.speech_over import WORDLESS_S, Doubt, DoubtPhase, Doubts, Verdict
-from gateway.talk.turn import Continuation, Phase, Turn, Turns
+from gateway.talk.turn import Begun, Continuation, Phase, Turn, Turns
 from gateway.talk.words import asks, may_take_back, same_question, takes_back
 from gateway.tools.offers import Call
 from gateway.tools.rounds import ToolLimits, ToolRounds
@@ -226,6 +227,27 @@ class Conversation:
         actions += self._open(
             question.content, 0, confirmed=True, reason="text", now=now, prompt=tuple(prompt)
         )
+        return self._settle(actions)
+
+    def take_up(self, question: str, begun: Begun, now: float) -> list[Action]:
+        """Go on with an answer to `question` that another gateway has begun. Clients know both: of
+        its first turn nothing is left, and this one has what is there of it.
+        """
+        self._epoch += 1
+        self._turn = turn = Turn(self._epoch, question, 0, now, asked_at_s=now)
+        turn.opened_at_s, turn.messages = now, self._history.prompt(question)
+        turn.tools = ToolRounds(self._tool_limits)
+        turn.take_up(begun, now)
+        self.turns.add(turn)
+        self._history.visitor(question)
+        _, *told = turn.opened()
+        actions: list[Action] = [
+            AnnounceTurn(turn.number, "text", opens=True),
+            Emit(TurnEvent(turn=begun.turn, event="replaced")),
+            *map(Emit, told),
+            *([] if begun.complete else turn.go_on_writing()),
+            ResumeVoice(turn.number, begun.chars, 0.0),
+        ]
         return self._settle(actions)
 
     def speak_unasked(self, reason: Unasked, now: float) -> list[Action]:

@@ -164,8 +164,11 @@ def heard_text(
     marks: what the voice told, in order; between two of them time is shared out by characters.
     Cut at a word's end: a word that was heard in part counts as not heard.
     """
-    if played_s <= 0 or not text:
+    if not text:
         return ""
+    if played_s <= 0:
+        before = _passed(marks, 0.0)  # what another gateway's visitors have heard
+        return text[: marks[before - 1].chars].rstrip() if before else ""
     index = _passed(marks, played_s + _TOLERANCE_S)
     start = marks[index - 1] if index else SpokenMark(0, 0.0)
     end = SpokenMark(len(text), voice_s) if voice_s else None

@@ -76,6 +76,18 @@ class Phase(StrEnum):
     CLOSED = "closed"
 
 
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """An answer under way, as another gateway needs it to go on with it."""
+
+    turn: int
+    text: str
+    """So far, style tags and all."""
+    complete: bool
+    chars: int
+    """Of it without tags, heard up to a pause."""
+
+
 @dataclass(slots=True)
 class Turn:
     """The one record of an answer that is being prepared or spoken, or that was.
@@ -273,6 +285,25 @@ class Turn:
                 return mark
         chars = self.marks[-1].chars if self.marks else 0
         return SpokenMark(chars, self.voice_s)
+
+    @property
+    def begun(self) -> Begun | None:
+        """What another gateway needs to go on with it; None: there is nothing yet, or more than can
+        be told in a few words.
+        """
+        if self.phase is Phase.HELD or not self.text or self.shown or self.tools.used:
+            return None
+        if self.source not in ("llm", "cache"):
+            return None
+        heard = (m.chars for m in reversed(self.marks) if m.pause and m.at_s <= self.played_s)
+        return Begun(self.number, self.tagged, self.text_complete, next(heard, 0))
+
+    def take_up(self, begun: Begun, now: float) -> None:
+        """Another gateway has begun it, and what is heard of it there is not said again."""
+        self.source = "llm"
+        self.take_text(begun.text, last=begun.complete, now=now)
+        self.marks.append(SpokenMark(begun.chars, 0.0, pause=True))
+        self._marks_worded = 1
 
     def go_on_writing(self) -> list[Action]:
         """Have another language model go on with it, once the tools of the lost one are done."""

@@ -77,10 +77,18 @@ class SpokenTurn(Turn):
     ) -> None:
         super().__init__(number)
         self.ledger = ledger
-        self.spoken = resumed.spoken if resumed else Spoken()
-        self._known_chars = len(resumed.text) if resumed else 0
+        self.spoken = Spoken()
+        self._known_chars = 0
         self.feed = TextFeed(clock)
         self.credit = CreditWindow(lead_samples)
+        if resumed is not None:
+            self._resume(resumed)
+
+    def _resume(self, resumed: Resumption) -> None:
+        self.spoken, self._known_chars = resumed.spoken, len(resumed.text)
+        self.ledger.produced_samples = resumed.spoken.samples
+        self.heard(resumed.heard_samples)
+        self._take(resumed.text, last=resumed.complete)
 
     @property
     def produced(self) -> int:
@@ -89,8 +97,11 @@ class SpokenTurn(Turn):
     def add(self, chunk: TokenChunk) -> None:
         """Text that follows; what was known before it came is left out."""
         known = max(0, self._known_chars - chunk.place.pts)
-        self.feed.add(chunk.text[known:])
-        if chunk.place.last:
+        self._take(chunk.text[known:], last=chunk.place.last)
+
+    def _take(self, text: str, *, last: bool) -> None:
+        self.feed.add(text)
+        if last:
             self.ledger.text_ended()
             self.feed.end()
 
@@ -201,12 +212,6 @@ class SpeakingSession(StageWork):
             return
         await self._stage.advance(number)
         turn = await self._start(number, resumed.turn, (), resumed)
-        turn.ledger.produced_samples = resumed.spoken.samples
-        turn.heard(resumed.heard_samples)
-        turn.feed.add(resumed.text)
-        if resumed.complete:
-            turn.ledger.text_ended()
-            turn.feed.end()
         while self._early:
             chunk = self._early.popleft()
             if chunk.place.turn == number:

@@ -65,17 +65,30 @@ async def test_its_sessions_go_on_where_they_stood(
         await session.ask("What is it?")
         await collect(session, "speaking")
         await until(lambda: any(len(m["kept"]["said"]) == 3 for m in told if "kept" in m))
+        await until(lambda: any(m["begun"].get(name) for m in told if "begun" in m))
         await die(dying)
         await session.aclose()
     doubles.script.voice_s = 0.5
     session = await joined(client, name)
     assert gateway.inside.sessions.has(name)
     async with client.connect(f"/v1/sessions/{name}/media?role=viewer"):
-        # What was not answered to its end is answered anew.
+        # The answer goes on: it was written already, and nothing of it is asked for again.
+        events = await collect(session, "finished")
+    replaced, opened, *_ = [event for event in events if event["type"] == "turn"]
+    assert (replaced["event"], opened["event"]) == ("replaced", "opened")
+    assert not any(event["type"] == "transcript" for event in events)
+    turns = (await client.call("GET", f"/v1/sessions/{name}/turns")).json()
+    assert replaced["turn"] not in [turn["turn"] for turn in turns]
+    assert (turns[-1]["transcript"], turns[-1]["answer"]) == ("What is it?", doubles.script.answer)
+    assert len(doubles.seen.prompts) == 2
+    assert doubles.seen.of("tts", "resume")[-1].resume.text == doubles.script.answer
+    async with client.connect(f"/v1/sessions/{name}/media?role=viewer"):
+        await session.ask("And now?")
         await collect(session, "finished")
     system, *said = doubles.seen.prompts[-1]
     assert "A sage." in system[1]
-    assert [text for _, text in said] == ["Who are you?", doubles.script.answer, "What is it?"]
+    answer = doubles.script.answer
+    assert [text for _, text in said] == ["Who are you?", answer, "What is it?", answer, "And now?"]
     await session.aclose()
 
 
