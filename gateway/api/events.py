@@ -310,7 +310,7 @@ class ErrorEvent(Event):
     """Something went wrong; the session lives on unless `code` is `session_closed`."""
 
     type: Literal["error"] = "error"
-    code: str = Field(description="For programs: stage_lost, timeout, at_capacity …")
+    code: str = Field(description="For programs: stage_away, stage_lost, timeout, at_capacity …")
     message: str = Field(description="For people, in English")
 
 

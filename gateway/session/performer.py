@@ -205,6 +205,7 @@ class Performer:
         """Tell the conversation if the bus has gone, be it for a moment, since this was asked."""
         if self._feed.newly_lost():
             self.perform(self._conversation.bus_lost("the bus connection was lost"))
+            self._stages.hear_anew()
 
     # ------------------------------------------------------------ what it calls
 

@@ -61,9 +61,11 @@ class BusFeed:
         self._losses = bus.losses
 
     def newly_lost(self) -> bool:
-        """Whether the bus has gone since the newest turn was announced, be it for a moment, and
-        this was not told before.
+        """Whether the bus is back that has gone since the newest turn was announced, be it for a
+        moment, and this was not told before.
         """
+        if not self._bus.connected:
+            return False
         before, self._losses = self._losses, self._bus.losses
         return self._losses > before
 

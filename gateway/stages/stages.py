@@ -340,7 +340,9 @@ class Stages:
 
     def hear_anew(self) -> None:
         """Attach to a recogniser anew, be it the same: what it hears now has holes."""
-        self._leases["asr"].restart()
+        if "asr" in self._leases:
+            self._ears.lost()
+            self._leases["asr"].restart()
 
     async def request_keyframe(self, codec: VideoCodec) -> None:
         """A viewer cannot decode before the next key frame. Raises StageLostError."""
@@ -558,7 +560,7 @@ class StageNews:
 
     def stage_missed(self, service: str, message: str) -> None:
         """A stage was lost, and nobody has taken its place yet."""
-        self._perform([Emit(ErrorEvent(code="stage_lost", message=f"{service}: {message}"))])
+        self._perform([Emit(ErrorEvent(code="stage_away", message=f"{service}: {message}"))])
 
     def stage_refused(self, service: str, message: str) -> None:
         """A stage was lost, and no replica takes the session now."""

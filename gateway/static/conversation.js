@@ -163,7 +163,8 @@ export class Conversation {
     on("turn", (detail) => this.#turned(detail));
     on("latency", (detail) => this.latency.show(detail));
     on("error", ({ code, message }) => {
-      this.toasts.error(inPlainWords(message));
+      if (code === "stage_away") this.toasts.show(inPlainWords(message));
+      else this.toasts.error(inPlainWords(message));
       if (code === "recording_failed") void this.recording.ended();
     });
     on("warning", ({ code, message }) => {

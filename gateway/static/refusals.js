@@ -25,6 +25,9 @@ const KNOWN = [
   [/session token (has expired|is none|was not signed)/, "error.link"],
   [/session: there is no/, "error.gone"],
   [/no replica is running/, "error.services"],
+  [/no other one has come within/, "stage.gone"],
+  [/^asr: its replica/, "stage.ears"],
+  [/^(llm|tts|face): its replica/, "stage.back"],
 ];
 
 /** @param {string} message of the gateway */

@@ -196,4 +196,7 @@ export const ENGLISH = {
   "error.link": "This link does not hold any more. Ask whoever sent it for a new one.",
   "error.gone": "That conversation is over.",
   "error.services": "Not everything is running yet. The page goes on by itself.",
+  "stage.gone": "A part has not come back. Please ask again in a moment.",
+  "stage.ears": "A part is being started again. What you say meanwhile is heard.",
+  "stage.back": "A part is being started again. The answer goes on by itself.",
 };

@@ -196,4 +196,7 @@ export const CHINESE = {
   "error.link": "这个链接已经失效。请向发送者索取新的链接。",
   "error.gone": "那场对话已经结束。",
   "error.services": "服务还没有全部就绪，页面会自动继续。",
+  "stage.gone": "有一部分没有恢复，请稍后再问一次。",
+  "stage.ears": "有一部分正在重新启动，您现在说的话会被听到。",
+  "stage.back": "有一部分正在重新启动，回答会自动继续。",
 };

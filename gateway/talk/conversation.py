@@ -589,7 +589,6 @@ class Conversation:
     def _go_on_with(self, turn: Turn, stage: str) -> list[Action]:
         """Tell the stage's replica all of the turn that it may have missed."""
         if stage == "llm" and (turn.tools.waits or turn.tools.pending):
-            turn.lost.setdefault(stage, "")
             return []  # their results come first: `Turn.after_tools`
         turn.lost.pop(stage, None)
         if not turn.needs(stage):
@@ -602,17 +601,24 @@ class Conversation:
         return [ResumeVoice(turn.number, spoken.chars, spoken.at_s)]
 
     def bus_lost(self, message: str) -> list[Action]:
-        """Chunks may be missing: a turn that still waits for some cannot be completed, and what is
-        being said may never end. Who goes on is heard again with his next words.
+        """The bus is back, and anybody may have missed something, we as well: all stages go on from
+        what we have. A text that no stage can write again is lost. What is being said is heard
+        again, and told as new.
         """
-        turn, text = self._turn, f"bus: {message}"
-        if turn is not None and turn.awaited_stage() is not None and not turn.only_calls:
-            return self._settle([*self._cut_off(), *self._fail(turn, "bus_lost", text)])
-        told = [Emit(ErrorEvent(code="bus_lost", message=text))] if self._voice else []
-        return self._settle([*self._drop_prepared(), *self._cut_off(), *told])
+        actions = [*self._drop_prepared(), *self._cut_off()]
+        turn = self._turn
+        if turn is None:
+            return self._settle(actions)
+        if not (turn.text_complete or turn.source in (None, "llm", "cache")):
+            return self._settle([*actions, *self._fail(turn, "bus_lost", f"bus: {message}")])
+        for stage in ("llm", "tts", "face"):
+            actions += self._go_on_with(turn, stage)
+        return self._settle(actions)
 
     def stage_lost_bus(self, stage: str) -> list[Action]:
-        """The same of a stage that has a part in turns: its own connection has gone, or is back."""
+        """A stage that has a part in turns has missed something: its own connection to the bus has
+        gone, or is back.
+        """
         if self._turn is None:
             return [self._announce("failed")]  # it may not know that the last one is over
         return self._go_on_with(self._turn, stage)
@@ -641,7 +647,8 @@ class Conversation:
         if stage is None and turn.phase is Phase.SPEAKING:
             return []
         if stage in turn.lost:
-            return self._settle(self._fail(turn, "stage_lost", turn.lost[stage]))
+            lost = f"{turn.lost[stage]}; no other one has come within {self._timeout_s:g} s"
+            return self._settle(self._fail(turn, "stage_lost", lost))
         message = f"{stage or 'playout'}: no progress for {self._timeout_s:g} s"
         return self._settle(self._fail(turn, "timeout", message))
 

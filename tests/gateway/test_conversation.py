@@ -414,7 +414,8 @@ def test_a_turn_fails_whose_stage_does_not_come_back(talk: Conversation) -> None
     talk.stage_lost("tts", "gone", 111)
     assert talk.check(130) == []
     (error,) = of(talk.check(131), ErrorEvent)
-    assert (error.code, error.message) == ("stage_lost", "tts: gone")
+    message = "tts: gone; no other one has come within 20 s"
+    assert (error.code, error.message) == ("stage_lost", message)
 
 
 def test_a_lost_face_ends_nothing_and_the_next_one_is_told_of_the_turn(talk: Conversation) -> None:
@@ -475,12 +476,24 @@ def test_a_stage_that_lost_its_bus_is_told_again_of_a_turn_that_needs_it(
     assert of(talk.stage_lost_bus("tts"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
 
 
-def test_a_lost_bus_ends_an_incomplete_turn_only(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
+def test_all_stages_go_on_from_what_is_here_once_the_bus_is_back(talk: Conversation) -> None:
+    (asked,) = of(talk.submit_text("Hi.", 0), BeginAnswer)
+    assert talk.turn is not None
+    talk.turn.source = "llm"
+    talk.token(1, "Hello", last=False, now=0)
+    assert talk.bus_lost("gone") == [
+        ResumeAnswer(1, asked.messages, "Hello"), ResumeVoice(1, 0, 0.0), ResumeFace(1),
+    ]  # fmt: skip
+    answer(talk, 1, " you.")
+    assert talk.bus_lost("gone") == [ResumeFace(1)]
+
+
+def test_a_text_that_nobody_can_write_again_ends_with_the_bus(talk: Conversation) -> None:
+    talk.speak_unasked("say", 0)
+    assert talk.turn is not None
+    talk.turn.source = "say"
+    talk.token(1, "It is said as", last=False, now=0)
     assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
-    talk.submit_text("Hi.", 0)
-    answer(talk, talk.epoch, "Hello.")
-    assert talk.bus_lost("gone") == []
 
 
 @pytest.mark.parametrize(("tokens", "stage"), [(False, "llm"), (True, "tts")])

@@ -39,7 +39,7 @@ async def test_a_platform_gets_the_answer(gateway: GatewayClient) -> None:
     times = np.array([at for at, _ in got.pictures])
     # A face that waits for a core shows one for longer, once.
     assert np.percentile(np.diff(times), 95) < 0.2 and np.diff(times).min() > 0
-    assert np.diff([*got.keyframes, times[-1]]).max() < 2.1
+    assert np.diff([*got.keyframes, times[-1]]).max() < 2.05 + np.diff(times).max()
 
 
 def test_broadcasts_by_the_command(stack: RunningStack, run: Run) -> None:

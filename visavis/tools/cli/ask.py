@@ -142,6 +142,8 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
         kind = event["type"]
         if kind == "transcript" and event["final"]:
             exchange.transcript = event["text"]
+        elif kind == "error" and event["code"] == "stage_away":
+            exchange.warnings.append(event["message"])  # the turn waits for it
         elif kind == "error":
             raise GatewayError(event["code"], event["message"])
         elif kind == "warning":
