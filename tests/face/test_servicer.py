@@ -193,9 +193,12 @@ async def test_a_turn_goes_on_with_the_frame_that_is_heard(bus: Bus, source: str
                 spoken = [c for c in await play(bus, video) if not c.live]
         lips[name] = {c.place.pts: list(c.payload[2:4]) for c in spoken}
         if name == "joined":
-            assert spoken[0].keyframe and spoken[0].place.pts == heard
+            # Playback is taken to go on for half a second behind the clock.
+            assert spoken[0].keyframe and heard <= spoken[0].place.pts <= heard + 13
     # The mouth eases out of rest into what it says; how loud the turn was before it does not know.
-    for pts in range(heard + 3, max(lips["whole"]) + 1):
+    eased = [pts for pts in lips["joined"].keys() & lips["whole"] if pts > min(lips["joined"]) + 2]
+    assert eased
+    for pts in eased:
         assert np.abs(np.subtract(lips["whole"][pts], lips["joined"][pts])).max() <= 6, pts
 
 

@@ -99,7 +99,7 @@ async def test_an_answer_goes_on_with_the_voice_and_the_face_that_come_in_its_mi
         await anext(e async for e in events if e["type"] == "answer" and e["final"])
         await doubles.stop("tts")
         doubles.script.silent.clear()
-        doubles.script.voice_s = 2.0
+        doubles.script.voice_s = 20.0
         await doubles.start("tts")
         await anext(e async for e in events if (e["type"], e.get("event")) == ("turn", "speaking"))
         (resume,) = [request.resume for request in doubles.seen.of("tts", "resume")]
@@ -112,8 +112,9 @@ async def test_an_answer_goes_on_with_the_voice_and_the_face_that_come_in_its_mi
         assert resume.turn.header.turn == 1
         assert resume.voice[-1].header.last
         assert resume.clock.header.pts > 0
+        await session.interrupt()
         ended = await anext(e async for e in events if e["type"] in ("turn", "error"))
-        assert (ended["type"], ended.get("event")) == ("turn", "finished")
+        assert (ended["type"], ended.get("event")) == ("turn", "interrupted")
 
 
 async def test_a_session_whose_avatar_is_changed_keeps_its_replica(
