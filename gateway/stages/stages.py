@@ -527,11 +527,12 @@ class StageNews:
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
         elif kind == "bus_lost":
+            message = "its connection to the bus was lost"
             if service == "asr":
-                self.stage_lost(service, "its connection to the bus was lost")
+                self.stage_lost(service, message)
                 self._hear_anew()
             else:
-                self._perform(self._conversation.stage_lost_bus(service))
+                self._perform(self._conversation.stage_lost_bus(service, message))
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))

@@ -601,27 +601,32 @@ class Conversation:
         return [ResumeVoice(turn.number, spoken.chars, spoken.at_s)]
 
     def bus_lost(self, message: str) -> list[Action]:
-        """The bus is back, and anybody may have missed something, we as well: all stages go on from
-        what we have. A text that no stage can write again is lost. What is being said is heard
-        again, and told as new.
+        """The bus is back, and anybody may have missed something, we as well. A turn whose text is
+        here goes on from what we have; of one that was being written words may be missing, or come
+        late. What is being said is heard again, and told as new.
         """
         actions = [*self._drop_prepared(), *self._cut_off()]
         turn = self._turn
-        if turn is None:
+        if turn is None or turn.only_calls:
             return self._settle(actions)
-        if not (turn.text_complete or turn.source in (None, "llm", "cache")):
+        if not turn.text_complete:
             return self._settle([*actions, *self._fail(turn, "bus_lost", f"bus: {message}")])
-        for stage in ("llm", "tts", "face"):
+        for stage in ("tts", "face"):
             actions += self._go_on_with(turn, stage)
         return self._settle(actions)
 
-    def stage_lost_bus(self, stage: str) -> list[Action]:
+    def stage_lost_bus(self, stage: str, message: str) -> list[Action]:
         """A stage that has a part in turns has missed something: its own connection to the bus has
-        gone, or is back.
+        gone, or is back. Words that a language model has written meanwhile come late, or never.
         """
-        if self._turn is None:
+        turn = self._turn
+        if turn is None:
             return [self._announce("failed")]  # it may not know that the last one is over
-        return self._go_on_with(self._turn, stage)
+        if stage != "llm":
+            return self._go_on_with(turn, stage)
+        if not turn.needs(stage) or turn.tools.waits or turn.tools.pending:
+            return []
+        return self._settle(self._cannot_complete(turn, "bus_lost", f"{stage}: {message}"))
 
     def _cut_off(self) -> list[Action]:
         """Nobody will tell any more what the visitor is saying: whoever has seen it begin hears of

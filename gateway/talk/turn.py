@@ -306,8 +306,8 @@ class Turn:
         self._marks_worded = 1
 
     def go_on_writing(self) -> list[Action]:
-        """Have another language model go on with it, or an answer that is known be told again."""
-        if self.source in (None, "cache"):
+        """Have another language model go on with it, once the tools of the lost one are done."""
+        if self.source is None:
             return [BeginAnswer(self.number, self.messages)]
         messages = (*self.messages, *self.tools.messages())
         chars, blocks = self._round
@@ -465,7 +465,7 @@ class Turn:
     def needs(self, stage: str) -> bool:
         """Whether there is work left in it for `stage`."""
         if stage == "llm":
-            return self.source in (None, "llm", "cache") and not self.text_complete
+            return self.source in (None, "llm") and not self.text_complete
         speaks = stage == "tts" and self.source != "brought"
         return stage == "face" or (speaks and not self.voice_complete)
 

@@ -78,14 +78,15 @@ class SpokenTurn(Turn):
         super().__init__(number)
         self.ledger = ledger
         self.spoken = Spoken()
-        self._known_chars = 0
+        self._chars = 0
+        """Of the text so far, tags and all."""
         self.feed = TextFeed(clock)
         self.credit = CreditWindow(lead_samples)
         if resumed is not None:
             self._resume(resumed)
 
     def _resume(self, resumed: Resumption) -> None:
-        self.spoken, self._known_chars = resumed.spoken, len(resumed.text)
+        self.spoken = resumed.spoken
         self.ledger.produced_samples = resumed.spoken.samples
         self.heard(resumed.heard_samples)
         self._take(resumed.text, last=resumed.complete)
@@ -95,11 +96,12 @@ class SpokenTurn(Turn):
         return self.ledger.produced_samples
 
     def add(self, chunk: TokenChunk) -> None:
-        """Text that follows; what was known before it came is left out."""
-        known = max(0, self._known_chars - chunk.place.pts)
+        """Text that follows; what another language model says again is left out."""
+        known = max(0, self._chars - chunk.place.pts)
         self._take(chunk.text[known:], last=chunk.place.last)
 
     def _take(self, text: str, *, last: bool) -> None:
+        self._chars += len(text)
         self.feed.add(text)
         if last:
             self.ledger.text_ended()

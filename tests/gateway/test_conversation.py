@@ -442,7 +442,7 @@ def test_what_somebody_else_writes_needs_no_language_model(talk: Conversation, l
     talk.turn.source = "say"
     talk.token(1, "It is said as", last=False, now=0)
     telling = talk.stage_lost("llm", "gone", 0) if lost == "stage" else []
-    assert of([*telling, *talk.stage_lost_bus("llm")], CloseTurn) == []
+    assert of([*telling, *talk.stage_lost_bus("llm", "gone")], CloseTurn) == []
     answer(talk, 1, " it stands.")
     assert of(talk.finished(1, 2), CloseTurn) == [CloseTurn(1, "finished")]
 
@@ -468,32 +468,23 @@ def test_a_stage_that_lost_its_bus_is_told_again_of_a_turn_that_needs_it(
 ) -> None:
     talk.submit_text("Hi.", 0)
     talk.token(1, "Hello.", last=True, now=0)
-    assert talk.stage_lost_bus("llm") == []
-    assert talk.stage_lost_bus("tts") == [ResumeVoice(1, 0, 0.0)]
-    assert talk.stage_lost_bus("face") == [ResumeFace(1)]
+    assert talk.stage_lost_bus("llm", "gone") == []
+    assert talk.stage_lost_bus("tts", "gone") == [ResumeVoice(1, 0, 0.0)]
+    assert talk.stage_lost_bus("face", "gone") == [ResumeFace(1)]
     talk.interrupt()
     # It may have missed that the turn is over.
-    assert of(talk.stage_lost_bus("tts"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
+    assert of(talk.stage_lost_bus("tts", "gone"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
 
 
-def test_all_stages_go_on_from_what_is_here_once_the_bus_is_back(talk: Conversation) -> None:
-    (asked,) = of(talk.submit_text("Hi.", 0), BeginAnswer)
-    assert talk.turn is not None
-    talk.turn.source = "llm"
-    talk.token(1, "Hello", last=False, now=0)
-    assert talk.bus_lost("gone") == [
-        ResumeAnswer(1, asked.messages, "Hello"), ResumeVoice(1, 0, 0.0), ResumeFace(1),
-    ]  # fmt: skip
-    answer(talk, 1, " you.")
+def test_a_turn_goes_on_once_the_bus_is_back_if_its_text_is_here(talk: Conversation) -> None:
+    talk.submit_text("Hi.", 0)
+    talk.token(1, "Hello.", last=True, now=0)
+    assert talk.bus_lost("gone") == [ResumeVoice(1, 0, 0.0), ResumeFace(1)]
+    talk.voice(1, 2.0, last=True, now=0)
     assert talk.bus_lost("gone") == [ResumeFace(1)]
-
-
-def test_a_text_that_nobody_can_write_again_ends_with_the_bus(talk: Conversation) -> None:
-    talk.speak_unasked("say", 0)
-    assert talk.turn is not None
-    talk.turn.source = "say"
-    talk.token(1, "It is said as", last=False, now=0)
-    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
+    talk.submit_text("And?", 1)
+    talk.token(2, "Hel", last=False, now=1)
+    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(2, "failed")]
 
 
 @pytest.mark.parametrize(("tokens", "stage"), [(False, "llm"), (True, "tts")])

@@ -332,6 +332,8 @@ async def test_what_would_hold_a_session_beyond_the_limit_ends_before_it(
         session = await joined(client, name)
         await session.ask("Who are you?")
         await collect(session, "speaking")
+        recording = leaving.inside.sessions.get(name).outlets.recordings.current
+        await until(lambda: recording is not None and not recording.empty)
         left_s = 20.0
         monkeypatch.setattr(Drain, "left_s", lambda *_: left_s)
         left = drain(leaving)

@@ -120,7 +120,8 @@ def test_another_model_goes_on_with_the_results_of_what_the_lost_one_called(
     (on,) = of(talk.tool_result("c1", "sunny", 1), ResumeAnswer)
     assert (on.messages[-1].content, on.so_far, on.chars) == ("sunny", "", 12)
     talk.token(1, "It is", last=False, now=1)
-    assert talk.stage_lost_bus("llm") == [replace(on, so_far="It is")]
+    talk.stage_lost("llm", "gone", 1)
+    assert talk.stage_back("llm", 1) == [replace(on, so_far="It is")]
 
 
 def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:
