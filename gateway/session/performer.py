@@ -62,6 +62,8 @@ class Performer:
                     self._tools.stop()
                     self._run(self._go_on_writing(action))
                 case actions.ResumeVoice():
+                    # At once: what else comes of the voice that was lost is behind that.
+                    self._playout.shorten(action.turn, round(action.at_s * RATE_HZ))
                     self._run(self._go_on_speaking(action))
                 case actions.ResumeFace():
                     self._resume_face(action.turn)
@@ -135,8 +137,8 @@ class Performer:
         self._stopwatch.confirmed(self._now())
 
     async def _go_on_writing(self, action: actions.ResumeAnswer) -> None:
-        turn = self._conversation.turn
-        if turn is None or turn.number != action.turn:
+        turn = self._conversation.current(action.turn)
+        if turn is None:
             return
         metrics.turns_resumed.labels("llm").inc()
         try:
@@ -145,11 +147,10 @@ class Performer:
             self._conversation.stage_away(action.turn, "llm", str(error))
 
     async def _go_on_speaking(self, action: actions.ResumeVoice) -> None:
-        turn = self._conversation.turn
-        if turn is None or turn.number != action.turn:
+        turn = self._conversation.current(action.turn)
+        if turn is None:
             return
         metrics.turns_resumed.labels("tts").inc()
-        self._playout.shorten(turn.number, round(action.at_s * RATE_HZ))
         announced = self._feed.announced_as(self._playout.motion_frame)
         heard = played(turn, self._playout.played_samples)
         try:
@@ -158,8 +159,8 @@ class Performer:
             self._conversation.stage_away(action.turn, "tts", str(error))
 
     def _resume_face(self, number: int) -> None:
-        turn = self._conversation.turn
-        if turn is None or turn.number != number:
+        turn = self._conversation.current(number)
+        if turn is None:
             return
         metrics.turns_resumed.labels("face").inc()
         announced = self._feed.announced_as(self._playout.motion_frame)
@@ -229,8 +230,8 @@ class Performer:
             self.result(call_id, output)
 
     async def _go_on(self, action: actions.ContinueAnswer) -> None:
-        turn = self._conversation.turn
-        if turn is None or turn.number != action.turn:
+        turn = self._conversation.current(action.turn)
+        if turn is None:
             return
         try:
             await self._parts.answering.go_on(turn, action)

@@ -207,15 +207,15 @@ class Incoming:
         if chunk.block:
             about = (chunk.block, chunk.language)
             return self._conversation.shown(place.turn, *about, chunk.text, now)
-        turn = self._conversation.turn
+        turn = self._conversation.current(place.turn)
         # A replica that takes over may say again what is known.
         known = 0 if turn is None else max(0, len(turn.tagged) - place.pts)
         return self._conversation.token(place.turn, chunk.text[known:], last=place.last, now=now)
 
     def voice(self, chunk: PcmChunk, now: float) -> list[Action]:
         """A piece of an answer's voice, for playout at its rate."""
-        turn, last = self._conversation.turn, chunk.place.last
-        if turn is None or turn.number != chunk.place.turn:
+        turn, last = self._conversation.current(chunk.place.turn), chunk.place.last
+        if turn is None:
             return []
         if turn.resampler is None:
             turn.resampler = VoiceResampler(chunk.sample_rate_hz)
@@ -236,8 +236,8 @@ class Incoming:
 
     def mel(self, chunk: MelChunk) -> None:
         """What a face reads of the voice: kept for another one, should this one be lost."""
-        turn = self._conversation.turn
-        if turn is not None and turn.number == chunk.place.turn:
+        turn = self._conversation.current(chunk.place.turn)
+        if turn is not None:
             self._unheard.add(chunk, turn.played_s)
 
     def _tell_followers(self, chunk: TranscriptChunk) -> None:

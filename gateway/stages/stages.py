@@ -529,7 +529,8 @@ class StageNews:
         elif kind == "bus_lost":
             message = "its connection to the bus was lost"
             if service == "asr":
-                self.stage_lost(service, message)
+                lost = self._conversation.stage_lost(service, message, self._clock.now())
+                self._perform(lost)
                 self._hear_anew()
             else:
                 self._perform(self._conversation.stage_lost_bus(service, message))

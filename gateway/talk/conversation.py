@@ -133,6 +133,10 @@ class Conversation:
         """The turn that is open, held ones included."""
         return self._turn
 
+    def current(self, number: int) -> Turn | None:
+        """Turn `number`, while it is the open one."""
+        return self._turn if self._turn is not None and self._turn.number == number else None
+
     @property
     def doubt(self) -> Doubt | None:
         """The utterance that may be an interruption, until that is known."""
@@ -233,12 +237,9 @@ class Conversation:
         """Go on with an answer to `question` that another gateway has begun. Clients know both: of
         its first turn nothing is left, and this one has what is there of it.
         """
-        self._epoch += 1
-        self._turn = turn = Turn(self._epoch, question, 0, now, asked_at_s=now)
-        turn.opened_at_s, turn.messages = now, self._history.prompt(question)
-        turn.tools = ToolRounds(self._tool_limits)
+        turn = self._add_turn(question, 0, now, Phase.THINKING)
+        turn.messages = self._history.prompt(question)
         turn.take_up(begun, now)
-        self.turns.add(turn)
         self._history.visitor(question)
         _, *told = turn.opened()
         actions: list[Action] = [
@@ -432,7 +433,7 @@ class Conversation:
 
     def token(self, number: int, text: str, *, last: bool, now: float) -> list[Action]:
         """A piece of the answer's text, style tags and all."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or turn.text_complete:
             return []
         text = turn.take_text(text, last=last, now=now)
@@ -443,7 +444,7 @@ class Conversation:
 
     def shown(self, number: int, block: int, language: str, text: str, now: float) -> list[Action]:
         """A piece of a block of the answer's, which is shown and not said."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or turn.text_complete:
             return []
         event = turn.take_shown(block, language, text, now)
@@ -453,7 +454,7 @@ class Conversation:
         self, number: int, seconds: float, marks: Marks = (), *, last: bool, now: float
     ) -> list[Action]:
         """Voice of the answer has arrived, and where its words end in it."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None:
             return []
         if seconds and not turn.voice_s and turn.source == "llm":
@@ -469,7 +470,7 @@ class Conversation:
 
     def sources_known(self, number: int) -> list[Action]:
         """What of the operator's texts the answer is given; of a held turn it is told with it."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or turn.phase is Phase.HELD or not turn.known:
             return []
         return [Emit(turn.sources())]
@@ -482,7 +483,7 @@ class Conversation:
         Nothing is done yet of a held turn, or while somebody speaks over it: nobody may have asked
         for what a tool changes.
         """
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
             return []
         turn.progress_at_s = now
@@ -502,21 +503,21 @@ class Conversation:
 
     def started(self, number: int, media_ms: float | None = None) -> list[Action]:
         """The turn's first sample is leaving, at that media time."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or not turn.start_speaking():
             return []
         return self._settle([Emit(turn.tell("speaking", media_ms=media_ms))])
 
     def played(self, number: int, seconds: float, now: float) -> None:
         """So much of the voice has been heard."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is not None and seconds > turn.played_s:
             turn.played_s = seconds
             turn.progress_at_s = now
 
     def finished(self, number: int, now: float) -> list[Action]:
         """The turn's last sample and picture have left."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None or turn.phase is Phase.HELD:
             return []
         written = turn.written(turn.text)
@@ -533,7 +534,7 @@ class Conversation:
 
     def notice(self, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot do all that is asked; of a held turn it is told once that is heard."""
-        turn = self._current(number)
+        turn = self.current(number)
         if turn is None:
             return []
         warning = WarningEvent(turn=number, code=code, message=message)
@@ -544,7 +545,7 @@ class Conversation:
 
     def stage_failed(self, stage: str, number: int, code: str, message: str) -> list[Action]:
         """A stage cannot go on with turn `number`; 0: with something outside of turns."""
-        turn, text = self._current(number), f"{stage}: {message}"
+        turn, text = self.current(number), f"{stage}: {message}"
         if turn is not None:
             return self._settle(self._cannot_complete(turn, code, text))
         # Turn 0 is the session itself: an utterance, an idle picture.
@@ -583,7 +584,7 @@ class Conversation:
 
     def stage_away(self, number: int, stage: str, message: str) -> None:
         """What turn `number` is to be told to is not there: it waits for `stage_back`."""
-        if (turn := self._current(number)) is not None:
+        if (turn := self.current(number)) is not None:
             turn.lost[stage] = f"{stage}: {message}"
 
     def _go_on_with(self, turn: Turn, stage: str) -> list[Action]:
@@ -658,9 +659,6 @@ class Conversation:
         return self._settle(self._fail(turn, "timeout", message))
 
     # ------------------------------------------------------------ inside
-
-    def _current(self, number: int) -> Turn | None:
-        return self._turn if self._turn is not None and self._turn.number == number else None
 
     def _prepared(self, text: str) -> Turn | None:
         """The held turn, if it is an answer to `text`."""
@@ -741,20 +739,23 @@ class Conversation:
         """prompt: None: the history's. foreseen: the visitor has not even paused. asks: as in
         `Turn`.
         """
-        self._epoch += 1
-        phase = Phase.THINKING if confirmed else Phase.HELD
         spoken, question = self._asked(utterance, text)
-        self._turn = turn = Turn(self._epoch, question, spoken, now, phase, asked_at_s=now)
-        turn.opened_at_s, turn.foreseen, turn.asks = now, foreseen, asks
-        turn.goes_on = spoken != utterance
+        turn = self._add_turn(question, spoken, now, Phase.THINKING if confirmed else Phase.HELD)
+        turn.foreseen, turn.asks, turn.goes_on = foreseen, asks, spoken != utterance
         turn.messages = messages = prompt or self._history.prompt(text)
-        turn.tools = ToolRounds(self._tool_limits)
-        self.turns.add(turn)
         actions: list[Action] = [
             AnnounceTurn(turn.number, reason, opens=True, held=not confirmed, foreseen=foreseen),
             BeginAnswer(turn.number, messages),
         ]
         return actions + (self._reveal(turn) if confirmed else [])
+
+    def _add_turn(self, question: str, utterance: int, now: float, phase: Phase) -> Turn:
+        """The next turn, which answers `question`."""
+        self._epoch += 1
+        self._turn = turn = Turn(self._epoch, question, utterance, now, phase, asked_at_s=now)
+        turn.opened_at_s, turn.tools = now, ToolRounds(self._tool_limits)
+        self.turns.add(turn)
+        return turn
 
     def _confirm(self, turn: Turn, now: float) -> list[Action]:
         turn.confirm(now)
