@@ -24,6 +24,7 @@ _BETS = SpeculationLimits()
 _FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
 # Nothing in it may end a header's value, or begin another policy.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
+_USUAL_PORT = re.compile(r"https://.*:443|http://.*:80")
 # Of a host, or an IPv6 address, which a port behind a name is not.
 _NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*")
 # HMAC-SHA256 is as strong as its key, up to 256 bits.
@@ -332,6 +333,8 @@ class GatewaySettings(Settings):
         for origin in origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
+            if _USUAL_PORT.fullmatch(origin):
+                raise ValueError(f"{origin!r}: leave its port out, as browsers do")
         return origins
 
     @field_validator("allowed_hosts")

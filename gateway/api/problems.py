@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -61,6 +62,8 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (BusError, 503, "unavailable"),
 )
 
+# How pydantic names, in the midst of a place, which of several shapes it has tried.
+_CHOICE = re.compile(r"[A-Z]\w*|constrained-str")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
 
@@ -134,7 +137,8 @@ def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
         return "", f"not JSON, at character {place[0] + 1}"
     if not place and isinstance(fault.get("input"), bytes):
         return "", "not taken for JSON; send it with Content-Type: application/json"
-    return ".".join(str(part)[:80] for part in place), why_of(fault)
+    named = (str(part)[:80] for part in place if not _CHOICE.fullmatch(str(part)))
+    return ".".join(named), why_of(fault)
 
 
 async def _ours(_request: Request, error: Exception) -> JSONResponse:

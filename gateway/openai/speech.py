@@ -16,9 +16,9 @@ from gateway.api.state import TheGateway
 from gateway.openai.errors import OpenAiRoute, event_of, responses
 from gateway.openai.models import aliases_of, known_model, voice_named
 from gateway.openai.serving import EVENTS, Flowing, begun, event, within_limits
-from gateway.openai.sound_files import FORMATS, RATE_HZ, open_encoder
+from gateway.openai.sound_files import FORMATS, open_encoder
 from gateway.stages.plain_calls import Sound, Speaking
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.styles import STYLES
 
 router = APIRouter(prefix="/v1/audio", tags=["OpenAI"], route_class=OpenAiRoute)
@@ -89,11 +89,23 @@ async def speak(body: SpeechRequest, request: Request, gateway: TheGateway) -> R
     voice = voice_named(wanted, await gateway.catalog.voices())
     style = (body.instructions or "").strip().lower()
     how = Speaking("", voice, body.speed, style if style in STYLES else "")
-    sounds = within_limits(request, gateway, gateway.plain.speak(body.input, how))
+    sounds = within_limits(request, gateway, _audible(gateway.plain.speak(body.input, how)))
     file = _file(await begun(request, sounds), body.response_format)
     if body.stream_format == "sse":
         return Flowing(_events(file), EVENTS)
     return Flowing(file, FORMATS[body.response_format].media_type)
+
+
+async def _audible(sounds: AsyncGenerator[Sound, None]) -> AsyncGenerator[Sound, None]:
+    """Raises InvalidInputError where there is none."""
+    heard = False
+    async with aclosing(sounds):
+        async for sound in sounds:
+            if len(sound.pcm):
+                heard = True
+                yield sound
+    if not heard:
+        raise InvalidInputError("input: there is nothing in it that this voice can speak")
 
 
 async def _file(sounds: AsyncGenerator[Sound, None], name: str) -> AsyncGenerator[bytes, None]:
@@ -106,8 +118,7 @@ async def _file(sounds: AsyncGenerator[Sound, None], name: str) -> AsyncGenerato
             metrics.openai_audio_seconds.labels("spoken").inc(len(sound.pcm) / sound.rate_hz)
             if made := await asyncio.to_thread(encoder.feed, sound.pcm):
                 yield made
-    encoder = encoder or open_encoder(name, RATE_HZ)
-    if rest := await asyncio.to_thread(encoder.finish):
+    if encoder is not None and (rest := await asyncio.to_thread(encoder.finish)):
         yield rest
 
 

@@ -59,7 +59,7 @@ class Microphone:
         stale = self._holder
         if stale not in (None, holder) and now - self._heard_at_s < STALE_S:
             raise MicrophoneTakenError(
-                "another client holds this session's microphone; join as a viewer instead"
+                "another client speaks in this session; join as a viewer, or make one of your own"
             )
         self._holder, self._heard_at_s = holder, now
         self._first_at_s = None

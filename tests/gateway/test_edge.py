@@ -214,6 +214,12 @@ def test_an_origin_that_is_none_is_refused(origin: str) -> None:
         GatewaySettings(embed_origins=[origin])
 
 
+def test_an_origin_that_no_browser_sends_is_refused() -> None:
+    with pytest.raises(ValueError, match="leave its port out"):
+        GatewaySettings(allowed_origins=["https://shop.example:443"])
+    GatewaySettings(allowed_origins=["http://shop.example:443"])
+
+
 # ------------------------------------------------------------ what answers say
 
 

@@ -402,6 +402,7 @@ async def test_a_file_comes_as_events_too(http: httpx.AsyncClient) -> None:
 async def test_a_speech_that_cannot_be_is_refused(http: httpx.AsyncClient) -> None:
     for field, value, status in (
         ("voice", "bob", 400),
+        ("voice", 5, 400),
         ("input", " ", 400),
         ("speed", 4.0, 400),
         ("response_format", "midi", 400),
@@ -409,6 +410,14 @@ async def test_a_speech_that_cannot_be_is_refused(http: httpx.AsyncClient) -> No
     ):
         answer = await http.post(SPEECH, json={**SPOKEN, field: value})
         assert refused(answer, status)["param"] == field
+
+
+async def test_what_no_voice_can_speak_is_refused(
+    http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(TOLD, "voice_s", 0.0)
+    answer = await http.post(SPEECH, json={**SPOKEN, "input": "🙂"})
+    assert refused(answer, 400)["param"] == "input"
 
 
 async def test_openais_voices_are_shared_out_over_ours() -> None:

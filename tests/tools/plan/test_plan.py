@@ -236,6 +236,7 @@ def test_an_inventory_is_read_with_cards_numbered_as_the_machine_numbers_them() 
         (inventory(name="a b"), "`name` is 'a b'"),
         (inventory(cores="many"), "node 1 \\(box\\): `cores` is 'many'"),
         (inventory(price_per_hour=-1), "`price_per_hour` is -1"),
+        (inventory(count=2.9), "`count` is 2.9"),
         (inventory(gpus=[{"model": "L4"}]), "card 1: `memory_gb` is missing"),
         (inventory(gpus=[{"memory_gb": 24, "uuid": "0"}]), "GPU-"),
         ({"nodes": inventory()["nodes"] * 2}, "two machines are called 'box'"),

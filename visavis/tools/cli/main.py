@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from visavis.client.errors import NoGatewayError
+from visavis.client.errors import GatewayError, NoGatewayError
 from visavis.serving.errors import VisavisError
 
 _BENCHMARKS = {
@@ -51,6 +51,7 @@ _COMMANDS = {
     "bundle": "visavis.tools.cli.bundle:bundle_app",
 }
 _MARKUP: Final = "markdown"
+_KEY_REFUSED = ("unauthenticated", "invalid_api_key")
 
 
 class _Imported(Mapping[str, Any]):
@@ -132,6 +133,8 @@ def main() -> None:
         told = str(error)
         if isinstance(error, NoGatewayError):
             told += "; start one with `visavis up`, or name another with --url"
+        elif isinstance(error, GatewayError) and error.code in _KEY_REFUSED:
+            told += "; the commands take it as --api-key, or from VISAVIS_GATEWAY_API_KEY"
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print("[red]visavis:[/red]", Text(told))
         sys.exit(1)

@@ -210,7 +210,8 @@ def restart(
         at = f" at port {port}" if port else ""
         raise VisavisError(
             f"no stack runs here{at} that keeps its logs in {folder}; start one with `visavis up`, "
-            "or say with --logs where its logs are"
+            "or say with --logs where its logs are. One that still starts has no page yet, and is "
+            "asked once it has"
         )
     if len(found) > 1:
         ports = ", ".join(map(str, found))

@@ -72,7 +72,7 @@ Duty: TypeAlias = Annotated[
     float, typer.Option(min=0.01, max=0.95, help="Share of time in which one asks or is answered.")
 ]
 TurnSeconds: TypeAlias = Annotated[
-    float, typer.Option(min=1, help="How long a question and its answer last.")
+    float, typer.Option(min=1, max=3600, help="How long a question and its answer last.")
 ]
 SpokenShare: TypeAlias = Annotated[
     float, typer.Option(min=0, max=1, help="Of the questions; the others are typed.")

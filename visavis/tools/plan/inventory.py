@@ -130,7 +130,7 @@ def _nodes_of(told: Any, where: str) -> list[Node]:
             f"{where}: `name` is {name!r}; letters, digits, - and _ are allowed"
         )
     where = f"{where} ({name})"
-    count = int(_number(table, "count", where, least=1, most=_MOST_NODES, default=1))
+    count = _count_in(table, where, _MOST_NODES)
     node = Node(
         name,
         _number(table, "cores", where, least=1, most=4096),
@@ -151,7 +151,7 @@ def _gpus_of(told: Any, where: str) -> tuple[Gpu, ...]:
         here = f"{where}, card {number}"
         table = _table(entry, here)
         _only(table, ("model", "memory_gb", "count", "uuid", "speed"), here)
-        count = int(_number(table, "count", here, least=1, most=_MOST_GPUS, default=1))
+        count = _count_in(table, here, _MOST_GPUS)
         uuid = table.get("uuid")
         if uuid is not None and (count > 1 or not str(uuid).startswith("GPU-")):
             raise InvalidInputError(
@@ -169,6 +169,13 @@ def _gpus_of(told: Any, where: str) -> tuple[Gpu, ...]:
     if len(found) > _MOST_GPUS:
         raise InvalidInputError(f"{where}: {len(found)} cards; at most {_MOST_GPUS} a machine")
     return tuple(found)
+
+
+def _count_in(table: Mapping[str, Any], where: str, most: int) -> int:
+    count = _number(table, "count", where, least=1, most=most, default=1)
+    if count != int(count):
+        raise InvalidInputError(f"{where}: `count` is {count:g}; a whole number is wanted")
+    return int(count)
 
 
 def _table(told: Any, where: str) -> Mapping[str, Any]:
