@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.gateway.conftest import RunningGateway
+from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
-from visavis.client import GatewayClient
+from visavis.client import GatewayClient, GatewayError
 from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes, find_processes
 from visavis.tools.bench.figures.turn_figures import TurnFigures
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
-from visavis.tools.bench.load.schedule import Habits, LoadPlan
+from visavis.tools.bench.load.exchange import Exchange
+from visavis.tools.bench.load.guest import Deck, Guest, Notes
+from visavis.tools.bench.load.killer import find_victims
+from visavis.tools.bench.load.ledger import judge
+from visavis.tools.bench.load.schedule import Habits, LoadPlan, Planned
 from visavis.tools.bench.load.steps import LoadBench
 from visavis.tools.bench.questions import write_clip
 from visavis.tools.bench.visitor import idle_life
 from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, SpeechSpan
-from visavis.tools.bench.visitor.visitor import Transport, Visitor
+from visavis.tools.bench.visitor.visitor import Transport, Visitor, visit
+from visavis.wire.clock import MonotonicClock
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -126,3 +132,51 @@ async def test_visitors_at_once_are_served_and_counted_apart(
     assert set(step.processes) == {"gateway"} and step.processes["gateway"].cores > 0
     assert step.client_cores > 0 and step.client_lag is not None
     assert told[0] == "2 visitors: connecting"
+
+
+@pytest.mark.parametrize("transport", ["websocket", "webrtc"])
+async def test_a_visitor_whose_connections_break_comes_back_until_his_session_is_gone(
+    client: GatewayClient, gateway: RunningGateway, doubles: Doubles, transport: Transport
+) -> None:
+    doubles.script.voice_s = 0.3
+    notes, clock, done = Notes(0), MonotonicClock(), list[Exchange]()
+    visiting = visit(client, clock, transport=transport, witness=notes, comes_back=True)
+    async with visiting as visitor:
+        for connection in list(gateway._server.server_state.connections):
+            connection.transport.abort()  # as with a gateway that is killed
+        await until(lambda: len(notes.breaks) == 2)
+        assert {one.what for one in notes.breaks} == {"media", "events"}
+        guest = Guest(visitor, notes, Deck([spoken()], (), 0), clock, done.append)
+        now_s = clock.now()
+        await guest.converse([Planned(0, 0.0, False, False, False, 0)], now_s, now_s + 30.0)
+        assert [exchange.outcome for exchange in done] == ["answered"], done
+        verdict = judge(notes.lines)
+        assert (verdict.faults, verdict.exact, verdict.answers) == ([], 1, 1)
+        assert not visitor.lost
+        await client.call("DELETE", f"/v1/sessions/{visitor.session.id}")
+        await until(lambda: visitor.lost)
+    assert not any((await find_victims(client)).values()), "this process is no gateway of its own"
+
+
+@pytest.mark.parametrize("arrived", [True, False])
+async def test_what_is_typed_as_the_gateway_goes_arrives_once(
+    client: GatewayClient, doubles: Doubles, monkeypatch: pytest.MonkeyPatch, arrived: bool
+) -> None:
+    doubles.script.voice_s = 0.3
+    async with visit(client, MonotonicClock(), comes_back=True) as visitor:
+        call, left = client.call, 1
+
+        async def goes(method: str, path: str, **arguments: Any) -> Any:
+            nonlocal left
+            if path.endswith("/text") and left:
+                left -= 1
+                if arrived:
+                    await call(method, path, **arguments)
+                raise GatewayError("unreachable", "it has gone")
+            return await call(method, path, **arguments)
+
+        monkeypatch.setattr(client, "call", goes)
+        turn = await visitor.ask("Are you there?")
+        told = (await call("GET", f"/v1/sessions/{visitor.session.id}/turns")).json()
+        typed = [one["turn"] for one in told if one["transcript"] == "Are you there?"]
+        assert typed == [turn]

@@ -9,7 +9,10 @@ from visavis.serving.errors import VisavisError
 
 _SESSION_MOVED, SESSION_ENDED = 1012, 4410
 _LARGEST_PORT = 65_535
-_PASSING = ("unreachable", "stage_lost", "unavailable", "at_capacity", "502", "503", "504")
+NOT_REACHED = ("unreachable", "unavailable", "502", "503", "504")
+"""What is told where a gateway is away, or cannot do anything without its bus."""
+PASSING = (*NOT_REACHED, "stage_lost", "at_capacity")
+"""What may be otherwise in a moment."""
 
 
 class GatewayError(VisavisError):
@@ -50,7 +53,7 @@ def check_key(key: str) -> None:
 
 def may_pass(error: GatewayError) -> bool:
     """Whether it may be otherwise in a moment."""
-    return error.code in _PASSING
+    return error.code in PASSING
 
 
 def goes_on(closed: websockets.ConnectionClosed) -> bool:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
 import httpx
 import numpy as np
@@ -16,16 +17,18 @@ from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection
 
 from visavis.client.errors import (
+    PASSING,
     GatewayError,
     goes_on,
     has_ended,
     lost,
-    may_pass,
     refused_socket,
     unreachable,
 )
 from visavis.client.poses import Pose, poses_of
 from visavis.client.speech import Speech
+
+T = TypeVar("T")
 
 MIC_RATE_HZ = 16_000
 SOUND_RATE_HZ = 24_000
@@ -49,6 +52,15 @@ class Gateway(Protocol):
     def connect(self, path: str) -> websockets.connect: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A connection was lost: what happened until there was the next one is not among the events."""
+
+    away_s: float
+    moved: bool
+    """The gateway has sent its clients to another one, else it went without a word."""
+
+
 class GatewaySession:
     """One conversation: ask, have things said, listen, follow what happens.
 
@@ -60,8 +72,7 @@ class GatewaySession:
         self.id = session
         self._client = client
         self._events = events
-        self._unread: deque[str | bytes | None] = deque(maxlen=_UNREAD_EVENTS)
-        """None: a connection was lost there, and events may be missing."""
+        self._unread: deque[str | bytes | Missed] = deque(maxlen=_UNREAD_EVENTS)
         self._news = asyncio.Event()
         self._awaited = False
         self._following: asyncio.Task[None] | None = None
@@ -127,8 +138,8 @@ class GatewaySession:
         It reads `events`. Raises GatewayError where the turn fails.
         """
         turn, answer, whole = await self.ask(text), "", True
-        async for event in self._told():
-            if event is None:
+        async for event in self.told():
+            if isinstance(event, Missed):
                 whole = False
                 event = await self._outcome(turn)
             if event.get("turn") != turn:
@@ -148,8 +159,8 @@ class GatewaySession:
         """
         number = await self.say(text, style=style, language=language)
         turn: int | None = None
-        async for event in self._told():
-            if event is None:
+        async for event in self.told():
+            if isinstance(event, Missed):
                 if turn is None:
                     raise GatewayError("lost", "the connection was lost before it was its turn")
                 event = await self._outcome(turn)
@@ -221,9 +232,29 @@ class GatewaySession:
 
         What nobody has read yet waits; of more than 500 the oldest are lost. Raises GatewayError.
         """
-        async for event in self._told():
-            if event is not None:
+        async for event in self.told():
+            if not isinstance(event, Missed):
                 yield event
+
+    async def told(self) -> AsyncIterator[dict[str, Any] | Missed]:
+        """As `events`, and where some of them may be missing."""
+        following = self.follow()
+        while True:
+            while self._unread:
+                message = self._unread.popleft()
+                yield message if isinstance(message, Missed) else json.loads(message)
+            if following.done():
+                break
+            if self._awaited:
+                raise GatewayError("busy", "the events of this session are read elsewhere")
+            self._news.clear()
+            self._awaited = True
+            try:
+                await self._news.wait()
+            finally:
+                self._awaited = False
+        if not following.cancelled():
+            following.result()  # why, where the session has not ended
 
     async def listen(self, rate_hz: int = SOUND_RATE_HZ) -> AsyncIterator[NDArray[np.int16]]:
         """What is heard, silence included, at the pace of the clock: [N] int16 each.
@@ -285,6 +316,7 @@ class GatewaySession:
 
     async def _follow(self) -> None:
         """Take events as they come, over as many connections as it needs."""
+        loop = asyncio.get_running_loop()
         while True:
             try:
                 async for message in self._events:
@@ -294,29 +326,10 @@ class GatewaySession:
             except websockets.ConnectionClosed as closed:
                 if not self._goes_on(closed):
                     return
+                lost_s, moved = loop.time(), goes_on(closed)
             self._events = await self._reconnect(f"{self._path}/events")
-            self._unread.append(None)
+            self._unread.append(Missed(loop.time() - lost_s, moved))
             self._news.set()
-
-    async def _told(self) -> AsyncIterator[dict[str, Any] | None]:
-        """Events; None where some may be missing. Raises GatewayError."""
-        following = self.follow()
-        while True:
-            while self._unread:
-                message = self._unread.popleft()
-                yield None if message is None else json.loads(message)
-            if following.done():
-                break
-            if self._awaited:
-                raise GatewayError("busy", "the events of this session are read elsewhere")
-            self._news.clear()
-            self._awaited = True
-            try:
-                await self._news.wait()
-            finally:
-                self._awaited = False
-        if not following.cancelled():
-            following.result()  # why, where the session has not ended
 
     async def _messages(self, path: str) -> AsyncIterator[str | bytes]:
         """What comes over a socket until the session ends, over as many connections as it takes."""
@@ -347,16 +360,25 @@ class GatewaySession:
 
     async def _reconnect(self, path: str) -> ClientConnection:
         """Raises GatewayError where there is no such session any more, or nobody for too long."""
-        loop, pause_s = asyncio.get_running_loop(), _FIRST_PAUSE_S
-        give_up_at_s = loop.time() + self._client.reconnect_s
-        while True:
-            try:
-                return await self._connect(path)
-            except GatewayError as error:
-                if not may_pass(error) or loop.time() >= give_up_at_s:
-                    raise
-            await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+        return await again(lambda: self._connect(path), self._client.reconnect_s)
+
+
+async def again(
+    ask: Callable[[], Awaitable[T]], for_s: float, passing: Collection[str] = PASSING
+) -> T:
+    """What is asked; for `for_s` once more, after growing pauses, where a refusal's code is one of
+    `passing`. Raises GatewayError.
+    """
+    loop, pause_s = asyncio.get_running_loop(), _FIRST_PAUSE_S
+    give_up_at_s = loop.time() + for_s
+    while True:
+        try:
+            return await ask()
+        except GatewayError as error:
+            if error.code not in passing or loop.time() >= give_up_at_s:
+                raise
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
 
 async def connected(client: Gateway, path: str) -> ClientConnection:

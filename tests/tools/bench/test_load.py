@@ -14,10 +14,19 @@ from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.load.command import steps_of
 from visavis.tools.bench.load.exchange import Asked, Exchange, Talk, settle, silent_wait_s
 from visavis.tools.bench.load.guest import InLine
+from visavis.tools.bench.load.killer import kinds_of
 from visavis.tools.bench.load.knee import Knee, Limits, find_knee, next_sessions, not_judged
-from visavis.tools.bench.load.ledger import Line, code_word, judge, with_code
+from visavis.tools.bench.load.ledger import Line, Verdict, code_word, judge, with_code
 from visavis.tools.bench.load.playout import PICTURE_S, PlayoutFigures, PlayoutJudge
-from visavis.tools.bench.load.results import ClientReport, StackReport, StepResult, Wait, sum_up
+from visavis.tools.bench.load.results import (
+    Break,
+    ClientReport,
+    Kill,
+    StackReport,
+    StepResult,
+    Wait,
+    sum_up,
+)
 from visavis.tools.bench.load.schedule import (
     Habits,
     LoadPlan,
@@ -129,6 +138,22 @@ def test_an_answer_is_not_taken_for_the_end_of_the_one_before() -> None:
     assert settle(0, refused, {}, 0.0, 9.0).outcome == "failed"
 
 
+def test_an_answer_that_goes_on_in_another_turn_is_the_question_s() -> None:
+    trace = heard(0.0, 1.0, 3.0, 5.0)
+    trace.events.pop()
+    asked = Asked(Planned(0, 0.0, False, False, False, 0), "", trace, 0.0, 0.0, turn=1)
+    # Of its gateway's death nothing was told but that it is replaced: the rest is looked up.
+    trace.events.append((6.0, {"type": "turn", "turn": 1, "event": "replaced"}))
+    assert not asked.over()
+    records = [{"turn": turn, "state": "finished"} for turn in (0, 102)]
+    trace.events += [(7.0, event) for event in trace.missed(records, newest=1)]
+    assert asked.over() and asked.answering() == 102
+    assert trace.missed(records, newest=1) == []
+    exchange = settle(0, asked, records[1], 0.0, 8.0)
+    assert (exchange.outcome, exchange.ended_s) == ("answered", 7.0)
+    assert exchange.figures["text_to_voice"] == pytest.approx(2.001), "it was heard before"
+
+
 # ------------------------------------------------------------ playout
 
 
@@ -184,11 +209,29 @@ def test_a_player_that_fell_behind_catches_up_in_silence() -> None:
 
 
 def test_a_stream_that_begins_anew_is_played_from_its_own_first_sound() -> None:
-    player = stream({})
+    player = stream({}, loud=False)
     player.begin_anew()
     for i in range(50):
         player.note(sound(9.0 + 0.02 * i, 0.02 * i, loud=True))
     assert player.figures.underruns == 0
+
+
+def test_a_voice_that_a_lost_connection_cuts_off_is_a_gap_until_it_is_heard_again() -> None:
+    player = stream({})
+    player.begin_anew()
+    for i in range(26):
+        player.note(sound(3.0 + 0.02 * i, 0.02 * i, loud=i == 25))
+    figures = player.figures
+    # Played up to 2.1, and heard again at 3.6.
+    assert (figures.underruns, figures.lost_gaps) == (1, 1)
+    assert figures.gap_s == figures.lost_gap_s == pytest.approx(1.5)
+    assert figures.missing_frames == figures.lost_frames == pytest.approx(1.5 / PICTURE_S, abs=1)
+    asked = stream({})
+    asked.begin_anew()
+    asked.note(sound(3.0, 0.0, loud=False))
+    asked.asked()
+    asked.note(sound(3.02, 0.02, loud=True))
+    assert asked.figures.gap_s == pytest.approx(1.0), "what comes then is another answer"
 
 
 # ------------------------------------------------------------ ledger
@@ -232,6 +275,23 @@ def test_the_words_of_another_and_lost_and_doubled_ones_are_found() -> None:
     assert judge([*fine, *said, misheard, misheard]).faults == []
 
 
+def test_what_was_told_while_nobody_was_connected_is_not_lost_and_the_rest_may_be() -> None:
+    def told(*answer: str | None) -> Verdict:
+        """None: the connection was made anew."""
+        lines = lines_of(0, ())
+        pieces = [
+            Line(0, 2.0, "away" if piece is None else "answer", 1, piece or "") for piece in answer
+        ]
+        return judge([*lines[:2], *pieces, lines[2]])
+
+    word = code_word(0)
+    assert told("Yes, ", None, ".").answers == 1
+    assert told(None).answers == 1
+    assert told("Yes, ", f"{word}.", None).answers == 1
+    assert len(told("Yes, ", None, f", {word}.").doubled + told("Yes", None, "no.").lost) == 2
+    assert len(told(" ", None, ".").lost) == 1, "its beginning had been told"
+
+
 # ------------------------------------------------------------ steps and their knee
 
 
@@ -260,6 +320,9 @@ def test_the_knee_is_the_last_step_that_is_as_good_as_a_lone_visitor() -> None:
     refused = step(2, 0.4)
     refused.refused.append("all 1 slots are taken")
     assert find_knee([lone, refused], limits).sessions == 1
+    gone = step(2, 0.4)
+    gone.lost.append("there is no session")
+    assert find_knee([lone, gone], limits).sessions == 1
     failed = step(2, 0.4)
     failed.exchanges.append(Exchange(0, 11, True, False, 30.0, "not_asked"))
     assert find_knee([lone, failed], limits).why == ("1 questions failed",)
@@ -271,6 +334,23 @@ def test_it_is_said_what_could_not_be_judged() -> None:
     unseen = step(1, 0.4)
     unseen.playout.frames = 0
     assert "late pictures" in not_judged([unseen])[0]
+
+
+def test_what_breaks_in_the_counted_time_is_told_with_what_was_killed() -> None:
+    breaks = [Break(0, "events", at_s, at_s / 10) for at_s in (3.0, 6.0, 8.0, 66.0)]
+    stack = StackReport(kills=[Kill("face", 6.0)])
+    told = sum_up(1, 0, (5.0, 65.0), [ClientReport(breaks=breaks)], stack).to_dict()
+    assert told["kills"] == [{"kind": "face", "at_s": 6.0}]
+    away = told["breaks_away_s"]
+    assert (away["count"], away["p50"], away["max"]) == (2, pytest.approx(0.7), 0.8)
+
+
+def test_kills_come_at_equal_distances_within_the_counted_time() -> None:
+    plan = LoadPlan(Habits(), "", kill=kinds_of("face, nats"), kill_every_s=9.0)
+    assert plan.kill_times_s(10.0, 37.0) == [19.0, 28.0]
+    assert LoadPlan(Habits(), "").kill_times_s(10.0, 37.0) == []
+    with pytest.raises(InvalidInputError, match="known are asr"):
+        kinds_of("faces")
 
 
 @pytest.mark.parametrize(
@@ -330,4 +410,6 @@ def test_what_steps_are_wanted_and_what_a_stack_needs_for_them() -> None:
 def test_a_report_survives_the_way_between_processes() -> None:
     exchanges, lines, waits = served(0.5, [0.0]), lines_of(0, ("a",)), [Wait(3.0, 2.0, 1, True)]
     report = ClientReport(exchanges, [stream({}).figures], lines, ["full"], 1.0, [0.01], waits)
+    report.breaks.append(Break(0, "media", 7.0, 0.5))
+    report.lost.append("there is no session")
     assert ClientReport.from_dict(report.to_dict()) == report

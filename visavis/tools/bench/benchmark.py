@@ -71,6 +71,8 @@ class Benchmark:
     config: Path | None = None
     flags: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """More flags of a stack that is started, by process."""
+    replicas: Mapping[str, int] = field(default_factory=dict)
+    """How many there are to be of a process in a stack that is started, where not one."""
     console: Console = field(default_factory=wide_console)
     services: list[dict[str, Any]] = field(default_factory=list)
     """What the gateway tells of each replica, once `measure` has been called."""
@@ -93,6 +95,7 @@ class Benchmark:
                 command="bench",
                 config=self.config,
                 flags=self.flags,
+                replicas=self.replicas,
             )
             async with gateway as client:
                 self.services = (await client.call("GET", "/v1/services")).json()["services"]

@@ -36,11 +36,12 @@ async def running_gateway(
     command: str,
     config: Path | None = None,
     flags: Mapping[str, Sequence[str]] | None = None,
+    replicas: Mapping[str, int] | None = None,
 ) -> AsyncIterator[GatewayClient]:
     """The gateway at `url`, or one of a stack of our own for as long as needed.
 
-    profile, config, flags (more of them by process): of a stack that is started; its logs lie
-    under the command's name.
+    profile, config, flags (more of them by process), replicas: of a stack that is started; its
+    logs lie under the command's name.
     """
     async with GatewayClient(url, api_key) as client:
         if await client.answers():
@@ -54,6 +55,7 @@ async def running_gateway(
         log_dir=log_dir() / command,
         token_key=token_key(gateway_section(config)),
         arguments=arguments,
+        replicas=replicas or {},
     )
     with console.status("No stack is running; starting one …"):
         stack = await Stack(options).__aenter__()

@@ -11,7 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TextIO, cast
+from typing import Annotated, Any, TextIO, TypeAlias, cast
 
 import typer
 from rich.console import Console
@@ -56,6 +56,15 @@ _COLOURS = {
     State.FAILED: "red",
     State.STOPPED: "dim",
 }
+
+Replicas: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="SERVICE=N,…",
+        help="How many processes of a service, or gateways, there are to be in a stack that is "
+        "started, as in face=2,gateway=2; one of each that is not named. See docs/replicas.md.",
+    ),
+]
 
 
 def up(
@@ -125,14 +134,7 @@ def up(
             file_okay=False,
         ),
     ] = None,
-    replicas: Annotated[
-        str,
-        typer.Option(
-            metavar="SERVICE=N,…",
-            help="How many processes of a service, or gateways, there are to be, as in "
-            "face=2,gateway=2; one of each that is not named. See docs/replicas.md.",
-        ),
-    ] = "",
+    replicas: Replicas = "",
     logs: Annotated[Path | None, typer.Option(help="Folder for the log of each process.")] = None,
 ) -> None:
     """Start the avatar: bus, four services and gateway; print the page's address.

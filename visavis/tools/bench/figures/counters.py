@@ -32,9 +32,9 @@ def parse_counters(text: str) -> dict[str, float]:
 
 
 def rise(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    """How much each counter grew; only those that did."""
+    """How much each counter grew; only those that did: a process that ended took its own along."""
     grown = {name: value - before.get(name, 0.0) for name, value in after.items()}
-    return {name: value for name, value in grown.items() if value}
+    return {name: value for name, value in grown.items() if value > 0}
 
 
 def mean(counters: Mapping[str, float], name: str) -> float | None:

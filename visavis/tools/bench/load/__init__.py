@@ -14,6 +14,7 @@ At the edge:
 
 - `guest`: one visitor, keeping a schedule
 - `client`: a process of visitors, a program of its own
+- `killer`: processes of the stack that are killed meanwhile
 - `fleet`: these processes, seen from the one that measures
 - `steps`: one step after the other, the stack watched meanwhile
 - `command`: its options, and what it tells

@@ -34,7 +34,7 @@ from visavis.tools.bench.load.schedule import (
     planned,
     visit_lengths,
 )
-from visavis.tools.bench.visitor.visitor import Visitor, visit
+from visavis.tools.bench.visitor.visitor import Visitor, first_of, visit
 from visavis.wire.clock import MonotonicClock
 
 _LAG_STEP_S = 0.02
@@ -106,6 +106,7 @@ class Client:
         self._report = ClientReport()
         self._notes: list[Notes] = []
         self._guests: list[tuple[Notes, Visitor]] = []
+        self._watching: list[asyncio.Task[None]] = []
         self._deck_of = self.decks()
 
     def decks(self) -> Callable[[int], Questions]:
@@ -155,6 +156,7 @@ class Client:
             self._clock,
             transport=carrier,
             witness=notes,
+            comes_back=True,
             language=language,
             avatar=self._orders.plan.avatar_of(number),
         )
@@ -178,10 +180,9 @@ class Client:
         )
         if ready.is_set():
             self._notes.append(notes)
+            self._watching.append(task)
             return
-        why = task.exception() if task.done() else None
-        if why is not None and not isinstance(why, VisavisError):
-            raise why
+        why = _why_over(task)
         self._report.refused.append(str(why or f"no picture came within {_FIRST_MEDIA_S:g} s"))
 
     async def _step(self, start_s: float, gateway: GatewayClient) -> None:
@@ -202,6 +203,9 @@ class Client:
                 work.create_task(self._come_and_go(number, gateway, start_s, until_s))
         self._report.playouts = [notes.judge.figures for notes in self._notes]
         self._report.lines = [line for notes in self._notes for line in notes.lines]
+        self._report.breaks = [one for notes in self._notes for one in notes.breaks]
+        self._report.lost += [visitor.lost for _, visitor in self._guests if visitor.lost]
+        self._report.lost += [str(why) for why in map(_why_over, self._watching) if why is not None]
 
     async def _come_and_go(
         self, number: int, gateway: GatewayClient, start_s: float, until_s: float
@@ -212,7 +216,7 @@ class Client:
         for visit_number, length_s in enumerate(visit_lengths(plan, number), 1):
             if clock.now() >= until_s:
                 return
-            notes, line = self.notes_of(number), InLine(clock)
+            notes, line, let_in = self.notes_of(number), InLine(clock), False
             notes.visit = visit_number
             _count(notes, start_s, start_s + plan.warmup_s, until_s)
             visiting = visit(
@@ -221,6 +225,7 @@ class Client:
                 transport=plan.transport,
                 witness=notes,
                 on_place=line.told,
+                comes_back=True,
                 language=plan.language,
                 avatar=plan.avatar_of(number),
             )
@@ -229,6 +234,7 @@ class Client:
                     async with asyncio.timeout(until_s - clock.now()):
                         visitor = await stack.enter_async_context(visiting)
                     self._notes.append(notes)
+                    let_in = True
                     leaves_s = min(clock.now() + length_s, until_s)
                     his = (clock.now() - start_s, leaves_s - start_s)
                     guest = Guest(visitor, notes, self._deck_of(number), clock, self._settled)
@@ -238,7 +244,7 @@ class Client:
             except TimeoutError:
                 pass  # the run has ended while he was waiting
             except VisavisError as error:
-                self._report.refused.append(str(error))
+                (self._report.lost if let_in else self._report.refused).append(str(error))
                 await asyncio.sleep(_AFTER_REFUSAL_S)
             if (wait := line.wait()) is not None:
                 self._report.waits.append(wait)
@@ -256,6 +262,15 @@ class Client:
             await asyncio.sleep(due_s - self._clock.now())
             self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
         self._report.cpu_s = time.process_time() - used_s
+
+
+def _why_over(watching: asyncio.Task[None]) -> VisavisError | None:
+    """Why somebody watches no more; None: he does. Raises what nobody foresees."""
+    error = watching.exception() if watching.done() else None
+    why = None if error is None else first_of(error)
+    if why is not None and not isinstance(why, VisavisError):
+        raise why
+    return why
 
 
 def _count(notes: Notes, start_s: float, from_s: float, until_s: float) -> None:

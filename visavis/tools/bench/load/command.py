@@ -26,6 +26,7 @@ from visavis.tools.bench.figures.processes import find_named_processes
 from visavis.tools.bench.figures.report import machine_kind, models_of, report
 from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.load.guest import clips_of
+from visavis.tools.bench.load.killer import find_victims, kinds_of
 from visavis.tools.bench.load.knee import (
     JUDGED,
     Knee,
@@ -53,6 +54,7 @@ from visavis.tools.bench.visitor.clips import Clip
 from visavis.tools.bench.visitor.idle_life import draw_idle_life
 from visavis.tools.bench.visitor.visitor import Transport
 from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.cli.up import Replicas, replica_counts
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import SERVICES
@@ -166,6 +168,18 @@ Visit: TypeAlias = Annotated[
         "the logarithm. 0: all are there from the first to the last.",
     ),
 ]
+KillWhat: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="KIND,…",
+        help="While a step is counted one process after the other of these kinds is killed "
+        "(SIGKILL), such as tts,llm,gateway,nats: of several the one that has run longest. Only "
+        "what runs on this machine; the visitors come back as apps do.",
+    ),
+]
+KillEvery: TypeAlias = Annotated[
+    float, typer.Option(min=0.5, help="From one of these kills to the next.")
+]
 WhoIsLetIn: TypeAlias = Annotated[
     Literal["slots", "predicted"],
     typer.Option(
@@ -205,6 +219,9 @@ def load(
     slots: Slots = 0,
     admission: WhoIsLetIn = "slots",
     visit_s: Visit = 0.0,
+    kill: KillWhat = "",
+    kill_every_s: KillEvery = 9.0,
+    replicas: Replicas = "",
     transport: Carrier = "websocket",
     clips: Clips = None,
     language: Annotated[str, typer.Option(help="Of the questions: en or zh.")] = "en",
@@ -230,17 +247,20 @@ def load(
         visavis bench load --arrivals together --sessions 1,2,4,8 --spoken-share 1
             --interrupt-share 0
 
+        visavis bench load --sessions 2 --replicas tts=2,llm=2,gateway=2 --kill tts,llm,gateway
+
     The knee is the most visitors at whom, and below whom, the P95 from when a question's end was
     due to the first sound is at most 1.5 times a lone visitor's, under 1 % of the pictures are
-    late or missing, no voice has a gap, nobody is refused and no question fails. docs/load.md
-    defines all of it and tells how to read it.
+    late or missing, no voice has a gap, nobody is refused, no session is lost and no question
+    fails. docs/load.md defines all of it and tells how to read it.
     """
     # Waits in line are held against what was told of them, not against a lone visitor's.
     wanted = steps_of(sessions, lone=not visit_s)
+    kinds, counts = kinds_of(kill), replica_counts(replicas)
     check_output(ledger, ".jsonl")
     needed = (most if wanted is None else max(wanted)) + idle_watchers
     flags = stack_flags(slots or (0 if config else needed), admission)
-    bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags)
+    bench = Benchmark("load", json_path, picture, url, api_key, profile, config, flags, counts)
     folder = (clips or ready_set("questions", profile, bench.console)).resolve()
     first = clips_of(folder, language)[0]
     habits = Habits(duty, turn_s, arrivals, spoken_share, long_share, interrupt_share, seed)
@@ -256,6 +276,8 @@ def load(
         visit_s=visit_s,
         transport=transport,
         avatars=[name.strip() for name in avatars.split(",") if name.strip()],
+        kill=kinds,
+        kill_every_s=kill_every_s,
     )
     outcome = _run(bench, plan, wanted, most, first)
     _print(bench, outcome, together=arrivals == "together")
@@ -281,6 +303,7 @@ def _run(
     notes: list[str] = []
 
     async def climb(client: GatewayClient, steps: Steps) -> list[StepResult]:
+        await _check_victims(client, plan.kill)
         services = [(s["address"], s["service"]) for s in bench.services]
         processes = find_named_processes(client.url, services)
         runner = LoadBench(client, processes, plan, log_dir() / "bench", steps.tell)
@@ -302,6 +325,13 @@ def _run(
     count = len(wanted) if wanted is not None else most_steps(most)
     done = sorted(bench.measure(count, "the visitors come", climb), key=lambda s: s.sessions)
     return _Outcome(done, find_knee(done, LIMITS), [*notes, *not_judged(done)])
+
+
+async def _check_victims(client: GatewayClient, kinds: Sequence[str]) -> None:
+    """Raises InvalidInputError where some of these could not be killed."""
+    found = await find_victims(client) if kinds else {}
+    if missing := [kind for kind in kinds if not found.get(kind)]:
+        raise InvalidInputError(f"--kill: {', '.join(missing)}: not on this machine, or not yours")
 
 
 # ------------------------------------------------------------ which steps
@@ -375,6 +405,11 @@ def _notes_on(
         notes.append(f"metrics of {', '.join(sorted(unreachable))} could not be reached")
     if not local:
         notes.append("the stack runs on another machine: no CPU time, no memory of its processes")
+    if any(step.kills for step in done):
+        notes.append(
+            "what a killed process had counted went with it: what was not made in time, and what "
+            "leaves apart, is too low; what took its place counts as other work"
+        )
     for step in done:
         few = [f for f in JUDGED if (s := step.summaries.get(f)) is not None and s.count < _FEW]
         if few:

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from visavis.tools.bench.figures.turn_figures import client_figures, record_figures
 from visavis.tools.bench.load.schedule import Planned
-from visavis.tools.bench.visitor.trace import ENDS, Trace
+from visavis.tools.bench.visitor.trace import Trace
 
 Outcome: TypeAlias = Literal[
     "answered", "interrupted", "spoke_over", "failed", "unanswered", "not_asked"
@@ -32,6 +32,10 @@ STAGE_FIGURES = tuple(
     if (stage, kind) not in (("encoder", "queue"), ("playout", "compute"))
 )
 """Time of a turn's first chunk in each stage: waiting for its engine, and the engine's work."""
+
+
+# A turn that is replaced is followed by the one that answers its question.
+_ENDS = ("finished", "interrupted", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Asked:
     asked_s: float
     silent_wait_s: float
     turn: int = 0
-    """0: the newest that was opened."""
+    """That was opened for it; 0: not known."""
     cut_in: bool = False
     """It was asked into the last answer."""
     cut_off_s: float | None = None
@@ -99,19 +103,22 @@ class Asked:
     """Why the gateway did not take it."""
 
     def answering(self) -> int:
-        """The turn that answers it; 0: none is opened yet."""
-        opened = self.trace.opened_turns()
-        return self.turn or (opened[-1] if opened else 0)
+        """The turn that answers it, the newest of it; 0: none is opened yet."""
+        return max([self.turn, *self.trace.opened_turns()])
 
     def speaking_s(self) -> float | None:
-        """When the answer's voice began, as the gateway told."""
-        turn = self.answering()
-        return self.trace.turn_event_s(turn, "speaking") if turn else None
+        """When the answer's voice began, as the gateway told. Where another turn goes on with an
+        answer, that was in the first of them."""
+        turns = [*self.trace.replaced_turns(), self.answering()]
+        told = [self.trace.turn_event_s(turn, "speaking") for turn in turns]
+        begun = [at_s for at_s in told if at_s is not None]
+        answers = (at_s for at_s in begun if at_s >= self.trace.speech_end_s)
+        return next(answers, told[-1])
 
     def over(self) -> bool:
         """Whether the answer has come to its end, by itself or not, or will not come."""
         turn = self.answering()
-        told = bool(turn) and self.trace.turn_event_s(turn, *ENDS) is not None
+        told = bool(turn) and self.trace.turn_event_s(turn, *_ENDS) is not None
         ended = (told or self._not_understood()) and not self.trace.pending()
         return bool(self.refusal) or ended
 
@@ -129,7 +136,7 @@ class Asked:
     def ended_s(self, now_s: float) -> float:
         """When the answer was over; `now_s` where nothing says so."""
         turn = self.answering()
-        told_s = self.trace.turn_event_s(turn, *ENDS)
+        told_s = self.trace.turn_event_s(turn, *_ENDS)
         return next((at for at in (self.cut_off_s, told_s) if at is not None), now_s)
 
     def talk(self, now_s: float) -> list[Talk]:
@@ -243,9 +250,10 @@ def _outcome(asked: Asked, record: Mapping[str, Any]) -> tuple[Outcome, str]:
 
 
 def _final_to_voice(client: Mapping[str, float | None]) -> float | None:
-    """From the gateway's word that the visitor has finished to the first sound."""
+    """From the gateway's word that the visitor has finished to the first sound; None where that
+    came in another turn, with which the one that was told of last has gone on."""
     voice_s, final_s = client["voice_to_voice"], client["end_of_turn"]
-    return None if voice_s is None or final_s is None else voice_s - final_s
+    return None if voice_s is None or final_s is None or voice_s < final_s else voice_s - final_s
 
 
 def _to_voice(

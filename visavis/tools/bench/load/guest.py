@@ -7,12 +7,12 @@ judged in `exchange`, what was heard and seen in `playout`, whose words it were 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
-from visavis.client import GatewayClient, GatewayError
+from visavis.client import GatewayClient, GatewayError, GatewaySession
+from visavis.client.session import Missed
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.load.exchange import (
     Asked,
@@ -25,12 +25,12 @@ from visavis.tools.bench.load.exchange import (
 )
 from visavis.tools.bench.load.ledger import Line, with_code
 from visavis.tools.bench.load.playout import PlayoutJudge
-from visavis.tools.bench.load.results import Wait
+from visavis.tools.bench.load.results import Break, Wait
 from visavis.tools.bench.load.schedule import Planned, dealt
 from visavis.tools.bench.visitor.clips import Clip, load_clips
-from visavis.tools.bench.visitor.media import HeardSound, MediaMovedError, SeenPicture
+from visavis.tools.bench.visitor.media import HeardSound, Media, MediaEndedError, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
-from visavis.tools.bench.visitor.visitor import Transport, Visitor, connect
+from visavis.tools.bench.visitor.visitor import Transport, Visitor, connect, stay
 from visavis.wire.clock import Clock
 
 # From a question's end to the first sound of its answer: later, there is none.
@@ -52,18 +52,73 @@ class Notes:
         """The run's start; lines are timed from it."""
         self.judge = PlayoutJudge()
         self.lines: list[Line] = []
+        self.breaks: list[Break] = []
+        self._media_s: float | None = None
+        """When something last came of face and voice."""
+        self._media_broke = False
+        self._missed = False
+        """Some events were, since he came."""
+        self._opened: set[int] = set()
+        """Turns of whose opening he was told, or of which something is known to be missing."""
+        self._under_way: set[int] = set()
 
     def media(self, found: HeardSound | SeenPicture) -> None:
+        if self._media_broke and self._media_s is not None:
+            self._broke("media", self._media_s, found.at_s - self._media_s)
+            self._media_broke = False
+        self._media_s = found.at_s
         self.judge.note(found)
 
-    def media_begins_anew(self) -> None:
+    def media_lost(self, *, moved: bool) -> None:
+        self._media_broke |= not moved
         self.judge.begin_anew()
 
+    def events_missed(self, at_s: float, missed: Missed) -> None:
+        self._missed = True
+        if not missed.moved:
+            self._broke("events", at_s - missed.away_s, missed.away_s)
+        for turn in sorted(self._under_way):
+            self.line(at_s, "away", turn, "")
+
     def event(self, at_s: float, event: Mapping[str, Any]) -> None:
-        if event.get("type") == "answer":
+        if event.get("type") == "turn":
+            turn, opens = int(event["turn"]), event["event"] == "opened"
+            if opens:
+                self._opened.add(turn)
+                self._under_way.add(turn)
+            elif event["event"] != "speaking":
+                self._under_way.discard(turn)
+        elif event.get("type") == "answer":
+            self._seen(at_s, int(event["turn"]))
             self.line(at_s, "answer", int(event["turn"]), str(event["text"]))
         elif event.get("type") == "transcript" and event.get("final"):
             self.line(at_s, "understood", int(event.get("turn") or 0), str(event["text"]))
+
+    def asked(self, at_s: float, what: Literal["typed", "spoken"], turn: int, text: str) -> None:
+        """He has asked this."""
+        self.judge.asked()
+        self.line(at_s, what, turn, text)
+
+    def recorded(self, at_s: float, asked: Asked, record: Mapping[str, Any]) -> None:
+        """What the gateway has written down of the turn with a question's answer. Of what was
+        missed as it was told, the rest is there."""
+        turn = asked.answering()
+        self._seen(at_s, turn)
+        told = any(line.what == "understood" and line.turn == asked.turn for line in self.lines)
+        if self._missed and asked.turn and not told:
+            self.line(at_s, "understood", asked.turn, str(record.get("transcript", "")))
+        if record.get("state") == "finished":
+            self.line(at_s, "record", turn, str(record.get("answer", "")))
+
+    def _seen(self, at_s: float, turn: int) -> None:
+        """Of a turn whose opening was missed, what came with it is missing."""
+        if turn not in self._opened and self._missed:
+            self._opened.add(turn)
+            self.line(at_s, "away", turn, "")
+
+    def _broke(self, what: Literal["media", "events"], at_s: float, away_s: float) -> None:
+        at_s = round(at_s - self.start_s, 3)
+        self.breaks.append(Break(self.visitor, what, at_s, round(away_s, 3)))
 
     def line(self, at_s: float, what: Any, turn: int, text: str) -> None:
         at_s = round(at_s - self.start_s, 3)
@@ -180,11 +235,12 @@ class Guest:
             if await self._visitor.until(self._open.over, left_s):
                 await self._settle(self._open)
         await self._visitor.pause(due_s - self._clock.now())
-        if self._open is None:
-            return
-        if planned.interrupts and await self._voice_begins(self._open):
-            return
-        await self._until_over(self._open)
+        if self._open is not None:
+            voice = planned.interrupts and await self._voice_begins(self._open)
+            if not voice:
+                await self._until_over(self._open)
+        # Nobody asks a face that he sees is away.
+        await self._visitor.until(lambda: not self._visitor.away, _LISTEN_S)
 
     async def _voice_begins(self, asked: Asked) -> bool:
         """Wait until the answer can be heard, but not for ever; whether it then can be
@@ -221,7 +277,7 @@ class Guest:
     async def _speak(self, asked: Asked) -> None:
         clip = self._deck.clip(asked.planned)
         asked.text = clip.text
-        self._notes.line(self._clock.now(), "spoken", 0, clip.text)
+        self._notes.asked(self._clock.now(), "spoken", 0, clip.text)
         await self._visitor.say(clip)
         asked.trace = self._visitor.trace
 
@@ -231,11 +287,11 @@ class Guest:
         asked.trace = self._visitor.trace = Trace()
         asked.trace.speech_start_s = asked.trace.speech_end_s = self._clock.now()
         try:
-            asked.turn = await self._visitor.session.ask(asked.text)
+            asked.turn = await self._visitor.ask(asked.text)
         except GatewayError as error:
             asked.refusal = str(error)
             return
-        self._notes.line(asked.trace.speech_end_s, "typed", asked.turn, asked.text)
+        self._notes.asked(asked.trace.speech_end_s, "typed", asked.turn, asked.text)
 
     async def _hear_out(self) -> None:
         if self._open is not None:
@@ -246,8 +302,8 @@ class Guest:
         """Nothing more comes of a question: look up what the gateway has recorded of it."""
         now_s, turn = self._clock.now(), asked.answering()
         record = await self._visitor.record(turn) if turn else {}
-        if record.get("state") == "finished":
-            self._notes.line(now_s, "record", turn, str(record.get("answer", "")))
+        if record:
+            self._notes.recorded(now_s, asked, record)
         self._remember(asked.talk(now_s))
         if asked is self._open:
             self._open = None
@@ -282,14 +338,32 @@ async def watch(
 ) -> None:
     """Watch a session of one's own without a word and without a microphone, until cancelled.
 
-    `ready` is set once something has come. avatar: "" is the default one. Raises VisavisError.
+    `ready` is set once something has come. avatar: "" is the default one. Raises VisavisError,
+    mostly in a group.
     """
-    async with client.session(avatar=avatar) as session:
-        while True:
-            connecting = connect(transport, client, session.id, clock, "viewer")
-            with contextlib.suppress(MediaMovedError):
-                async with connecting as media:
-                    async for found in media.arrivals():
-                        notes.media(found)
-                        ready.set()
-            notes.media_begins_anew()
+
+    shown: Media | None = None
+
+    async def look(media: Media) -> None:
+        nonlocal shown
+        shown = media
+        async for found in media.arrivals():
+            notes.media(found)
+            ready.set()
+
+    async def follow(session: GatewaySession) -> None:
+        async for event in session.told():
+            if isinstance(event, Missed):
+                notes.events_missed(clock.now(), event)
+                if shown is not None and not event.moved:
+                    shown.doubt()
+        raise MediaEndedError("the session has ended")
+
+    async with client.session(avatar=avatar) as session, asyncio.TaskGroup() as tasks:
+        tasks.create_task(follow(session))
+        await stay(
+            lambda: connect(transport, client, session.id, clock, "viewer"),
+            look,
+            lambda moved: notes.media_lost(moved=moved),
+            client.reconnect_s,
+        )

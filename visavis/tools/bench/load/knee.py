@@ -74,6 +74,8 @@ def troubles(step: StepResult, lone: StepResult, limits: Limits) -> list[str]:
         found.append(f"{step.underruns} underruns")
     if step.refused:
         found.append(f"{len(step.refused)} refused: {step.refused[0]}")
+    if step.lost:
+        found.append(f"{len(step.lost)} sessions lost: {step.lost[0]}")
     if step.failed:
         found.append(f"{step.failed} questions failed")
     return found

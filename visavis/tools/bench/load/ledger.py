@@ -7,6 +7,7 @@ docs/load.md.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -29,10 +30,11 @@ class Line:
     visitor: int
     at_s: float
     """From the run's start."""
-    what: Literal["typed", "spoken", "understood", "answer", "record", "heard"]
+    what: Literal["typed", "spoken", "understood", "answer", "record", "heard", "away"]
     """typed, spoken: the question; understood: the final transcript of it; answer: a piece of the
     answer; record: the whole answer, as the gateway keeps it, of a turn that was finished; heard: a
-    word read from the sound, where a simulated voice makes that possible."""
+    word read from the sound, where a simulated voice makes that possible; away: nobody was
+    connected, and what was told of the turn meanwhile is missing here."""
     turn: int
     """0: not known yet (spoken)."""
     text: str
@@ -133,7 +135,8 @@ def _judge_questions(visitor: int, own: Sequence[Line], verdict: Verdict) -> Non
 
 
 def _judge_answers(visitor: int, own: Sequence[Line], verdict: Verdict) -> None:
-    """The pieces of a finished answer are the whole of it."""
+    """The pieces of a finished answer are the whole of it, but for what was told while nobody was
+    connected: of that, none is told again either."""
     pieces = answers_of(own)
     typed = {line.turn for line in own if line.what == "typed"}
     verdict.with_code += sum(
@@ -144,7 +147,8 @@ def _judge_answers(visitor: int, own: Sequence[Line], verdict: Verdict) -> None:
             continue
         verdict.finished += 1
         told = pieces.get(line.turn, "")
-        if told == line.text:
+        whole = ".*".join(map(re.escape, _stretches(own, line.turn)))
+        if re.fullmatch(whole, line.text, re.DOTALL):
             verdict.answers += 1
         elif len(told) < len(line.text):
             verdict.lost.append(_fault(visitor, line.turn, "answer with a hole", told))
@@ -171,6 +175,17 @@ def _find_foreign(
         if owners and visitor not in owners:
             others = ", ".join(str(owner) for owner in sorted(owners))
             verdict.foreign.append(_fault(visitor, turn, f"what visitor {others} has said", text))
+
+
+def _stretches(own: Iterable[Line], turn: int) -> list[str]:
+    """A turn's answer as it was told, in as many stretches as there were connections."""
+    found = [""]
+    for line in own:
+        if line.turn == turn and line.what == "away":
+            found.append("")
+        elif line.turn == turn and line.what == "answer":
+            found[-1] += line.text
+    return found
 
 
 def answers_of(own: Iterable[Line]) -> dict[int, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -60,6 +61,16 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
         if any(cells):
             table.add_row(f"  {outcome.replace('_', ' ')}", *map(str, cells))
     table.add_row("visitors refused", *(str(len(step.refused)) for step in steps))
+    if any(step.kills for step in steps):
+        table.add_row("processes killed", *map(_killed, steps))
+    if any(step.kills or step.breaks or step.lost for step in steps):
+        table.add_row(
+            "connections that broke: back after median / P95 / longest", *map(_away, steps)
+        )
+        table.add_row(
+            "  of the underruns / pictures missing, by lost connections", *map(_cut, steps)
+        )
+        table.add_row("sessions lost", *(str(len(step.lost)) for step in steps))
     if any(step.waits for step in steps):
         table.add_row("visitors who waited in line", *(str(len(step.waits)) for step in steps))
         table.add_row(
@@ -73,6 +84,24 @@ def _underruns(step: StepResult) -> str:
     late = step.playout
     told = f"{late.underruns} ({late.gap_s:.2f} s)" if late.underruns else "0"
     return f"{told} / {step.gateway_underruns}"
+
+
+def _killed(step: StepResult) -> str:
+    kinds = Counter(kill.kind for kill in step.kills)
+    return ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "-"
+
+
+def _away(step: StepResult) -> str:
+    away = step.away
+    return (
+        "0" if away is None else f"{away.p50:.2f} / {away.p95:.2f} / {away.max:.2f} ({away.count})"
+    )
+
+
+def _cut(step: StepResult) -> str:
+    lost = step.playout
+    told = f"{lost.lost_gaps} ({lost.lost_gap_s:.2f} s)" if lost.lost_gaps else "0"
+    return f"{told} / {lost.lost_frames}"
 
 
 def late_pictures(step: StepResult) -> str:

@@ -4,7 +4,8 @@ Pure: it is told what arrived when. The player that is judged begins to play a s
 its first sound came (`budget_s`), and from then on plays every sample at the pace of its media
 time. Sound that is not there when it is due is a gap; the player waits for it and is then behind
 by so much more. While nothing can be heard it catches up, by 5 % of the time, until it is behind by
-its budget again.
+its budget again. A voice that a lost connection cuts off is a gap until it is heard again, and all
+of its pictures until then are missing.
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ class PlayoutFigures:
     """Of them, those that came too long after their sound had been played."""
     missing_frames: int = 0
     """Pictures between them that never came."""
+    lost_gaps: int = 0
+    """Of the gaps, those that lost connections made."""
+    lost_gap_s: float = 0.0
+    lost_frames: int = 0
+    """Of the missing pictures, likewise."""
     behind_s: list[float] = field(default_factory=list)
     """For each picture, how long after its sound it arrived; negative: before."""
 
@@ -63,14 +69,24 @@ class PlayoutJudge:
         """Media time at which the last audible sound ended."""
         self._picture_s: float | None = None
         """Media time of the last picture, if it belonged to a voice."""
+        self._cut_s: float | None = None
+        """Up to when the gap is counted of a voice that was cut off and is not heard again yet."""
+        self._cut_pictures = False
         self._sounds: deque[tuple[float, float]] = deque(maxlen=_KEPT_SOUNDS)
         """Media time and arrival."""
 
     def begin_anew(self) -> None:
         """Another stream begins, which the player plays from its first sound on."""
+        if self._behind_s is not None and self._cut_s is None and self._speaks(self._sound_end_s):
+            self._cut_s = self._behind_s + self._sound_end_s
+            self._cut_pictures = self._picture_s is not None
         self._behind_s, self._picture_s = None, None
         self._audible_s = float("-inf")
         self._sounds.clear()
+
+    def asked(self) -> None:
+        """The visitor wants another answer: the rest of the last one is missed no more."""
+        self._cut_s = None
 
     def note(self, found: HeardSound | SeenPicture) -> None:
         """This arrived."""
@@ -86,6 +102,7 @@ class PlayoutJudge:
         self._sounds.append((sound.media_s, sound.at_s))
         if self._behind_s is None:
             self._behind_s = sound.at_s + self._budget_s - sound.media_s
+            self._lose(sound, gaps=1)
         else:
             hole_s = sound.media_s - self._sound_end_s
             if hole_s > _EXACT_S and voiced:
@@ -100,6 +117,8 @@ class PlayoutJudge:
         self._sound_end_s = sound.media_s + length_s
         if audible:
             self._audible_s = self._sound_end_s
+            self._lose(sound, gaps=0)
+            self._cut_s = None
 
     def _picture(self, picture: SeenPicture) -> None:
         if self._behind_s is None or not self._speaks(picture.media_s):
@@ -119,10 +138,24 @@ class PlayoutJudge:
         if sound_at_s is not None:
             figures.behind_s.append(picture.at_s - sound_at_s)
 
-    def _gap(self, at_s: float, length_s: float) -> None:
+    def _gap(self, at_s: float, length_s: float, gaps: int = 1) -> None:
         if self._counts(at_s):
-            self.figures.underruns += 1
+            self.figures.underruns += gaps
             self.figures.gap_s += length_s
+
+    def _lose(self, sound: HeardSound, *, gaps: int) -> None:
+        """A voice was cut off, and until this sound is played nothing is heard of it."""
+        if self._cut_s is None or self._behind_s is None:
+            return
+        played_s = self._behind_s + sound.media_s
+        length_s, self._cut_s = max(0.0, played_s - self._cut_s), max(played_s, self._cut_s)
+        self._gap(sound.at_s, length_s, gaps)
+        if self._counts(sound.at_s):
+            missing = round(length_s / PICTURE_S) if self._cut_pictures else 0
+            self.figures.missing_frames += missing
+            self.figures.lost_gaps += gaps
+            self.figures.lost_gap_s += length_s
+            self.figures.lost_frames += missing
 
     def _speaks(self, media_s: float) -> bool:
         return media_s - self._audible_s < _SPEAKING_S

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from visavis.tools.bench.figures.counters import bucket_quantile
 from visavis.tools.bench.figures.report import Summary, summarise
@@ -62,6 +62,27 @@ class Wait:
         return abs(self.told_s - self.waited_s) <= WAIT_TOLERANCE * self.waited_s
 
 
+@dataclass(frozen=True, slots=True)
+class Break:
+    """A connection of one visitor that was lost without a word, and came back.
+
+    Seconds; `at_s` from the run's start: when it was closed, or the last sound or picture came."""
+
+    visitor: int
+    what: Literal["media", "events"]
+    at_s: float
+    away_s: float
+    """Until the next sound or picture came, or the next connection for events was open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A process of the stack that was killed, seconds from the run's start."""
+
+    kind: str
+    at_s: float
+
+
 @dataclass
 class ClientReport:
     """What one process of visitors noted of one step."""
@@ -77,6 +98,9 @@ class ClientReport:
     """How late this process was for its own appointments, 20 ms apart."""
     waits: list[Wait] = field(default_factory=list)
     """Of those who had to wait in line."""
+    breaks: list[Break] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """Of each visitor or watcher whose session was gone before he was, why."""
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -91,6 +115,8 @@ class ClientReport:
             told["cpu_s"],
             list(told["lags_s"]),
             [Wait(**wait) for wait in told["waits"]],
+            [Break(**one) for one in told["breaks"]],
+            list(told["lost"]),
         )
 
 
@@ -112,6 +138,7 @@ class StackReport:
     """By name; empty where the stack runs on another machine."""
     others_share: float | None = None
     """Of this machine's CPU time, what went neither to stack nor visitors nor idle."""
+    kills: Sequence[Kill] = ()
 
 
 @dataclass
@@ -126,6 +153,9 @@ class StepResult:
     outcomes: dict[str, int]
     refused: list[str]
     waits: list[Wait]
+    breaks: list[Break]
+    lost: list[str]
+    kills: list[Kill]
     playout: PlayoutFigures
     """Of all visitors; its list of moments is left out."""
     gateway_underruns: int
@@ -144,6 +174,11 @@ class StepResult:
     @property
     def failed(self) -> int:
         return sum(exchange.failed for exchange in self.exchanges)
+
+    @property
+    def away(self) -> Summary | None:
+        """How long connections were gone that broke; None: none did."""
+        return summarise(one.away_s for one in self.breaks)
 
     @property
     def told_right_share(self) -> float | None:
@@ -186,6 +221,10 @@ class StepResult:
             "waits": [asdict(wait) for wait in self.waits],
             "waits_told_right_share": self.told_right_share,
             "failed": self.failed,
+            "kills": [asdict(kill) for kill in self.kills],
+            "breaks": [asdict(one) for one in self.breaks],
+            "breaks_away_s": None if self.away is None else self.away.to_dict(),
+            "sessions_lost": self.lost,
             "playout": playout,
             "gateway_underruns": self.gateway_underruns,
             "late_share": round(self.late_share, 5),
@@ -228,6 +267,9 @@ def sum_up(
         outcomes,
         [reason for client in clients for reason in client.refused],
         [wait for client in clients for wait in client.waits],
+        [one for client in clients for one in client.breaks if from_s <= one.at_s < until_s],
+        [reason for client in clients for reason in client.lost],
+        list(stack.kills),
         _added(playouts),
         round(stack.counters.get("gateway_voice_underruns_total", 0.0)),
         _bounds(stack.counters),
@@ -260,6 +302,10 @@ def _added(playouts: Iterable[PlayoutFigures]) -> PlayoutFigures:
         total.frames += playout.frames
         total.late_frames += playout.late_frames
         total.missing_frames += playout.missing_frames
+        total.lost_gaps += playout.lost_gaps
+        total.lost_gap_s += playout.lost_gap_s
+        total.lost_frames += playout.lost_frames
+    total.lost_gap_s = round(total.lost_gap_s, 4)
     total.gap_s = round(total.gap_s, 4)
     return total
 

@@ -82,10 +82,19 @@ class LoadPlan:
     transport: Transport = "websocket"
     avatars: Sequence[str] = ()
     """Whom the visitors see, by turns; none: the default avatar."""
+    kill: Sequence[str] = ()
+    """While a step is counted a process of each of these kinds is killed, in turn."""
+    kill_every_s: float = 9.0
 
     def avatar_of(self, visitor: int) -> str:
         """Whom this visitor or watcher sees; "": the default avatar."""
         return self.avatars[visitor % len(self.avatars)] if self.avatars else ""
+
+    def kill_times_s(self, from_s: float, until_s: float) -> list[float]:
+        """When one is, in a step that is counted between the two moments."""
+        count = int((until_s - from_s) / self.kill_every_s) if self.kill else 0
+        times_s = [from_s + (k + 1) * self.kill_every_s for k in range(count)]
+        return [time_s for time_s in times_s if time_s < until_s]
 
     def length_s(self, visitors: int) -> float:
         """How long a step is counted: `duration_s`, or longer where so few visitors would ask

@@ -10,16 +10,20 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from visavis.client import GatewayClient
+from visavis.client.session import again
 from visavis.serving.admission.probes import MachineTime
 from visavis.tools.bench.figures.counters import Scraper, rise
 from visavis.tools.bench.figures.processes import Processes, share_of_others
 from visavis.tools.bench.load.client import Orders
 from visavis.tools.bench.load.fleet import PROGRAM, ClientProcess, clients
+from visavis.tools.bench.load.killer import Killer, find_victims
 from visavis.tools.bench.load.results import (
     ClientReport,
+    Kill,
     ProcessLoad,
     StackReport,
     StepResult,
@@ -90,15 +94,20 @@ class LoadBench:
             outcomes: Counter[str] = Counter()
             watching = asyncio.create_task(self._watch(from_s, from_s + length_s))
             telling = asyncio.create_task(self._tell(visitors, start_s, outcomes))
+            killer = Killer(plan.kill, partial(find_victims, self._client))
+            times_s = plan.kill_times_s(from_s, from_s + length_s)
+            killing = asyncio.create_task(killer.run(self._clock, start_s, times_s))
             try:
                 reports = await asyncio.gather(*(self._hear(c, outcomes) for c in fleet))
                 before, after = await watching
+                await killing
             finally:
-                watching.cancel()
-                telling.cancel()
-                await asyncio.gather(watching, telling, return_exceptions=True)
+                for task in (watching, telling, killing):
+                    task.cancel()
+                await asyncio.gather(watching, telling, killing, return_exceptions=True)
         counted = (plan.warmup_s, plan.warmup_s + length_s)
-        stack = self._stack_report(before, after, length_s, sum(r.cpu_s for r in reports))
+        clients_s = sum(report.cpu_s for report in reports)
+        stack = self._stack_report(before, after, length_s, clients_s, killer.kills)
         return sum_up(visitors, plan.idle_watchers, counted, reports, stack)
 
     def _orders(self, visitors: int, length_s: float) -> list[Orders]:
@@ -135,7 +144,7 @@ class LoadBench:
         machine = MachineTime.now()
         usages = {name: group.usage() for name, group in self._processes.items()}
         return _Reading(
-            await self._scraper.read(),
+            await again(self._scraper.read, self._client.reconnect_s),
             {name: usage.cpu_s for name, usage in usages.items()},
             {name: usage.memory_bytes for name, usage in usages.items()},
             machine,
@@ -143,7 +152,12 @@ class LoadBench:
         )
 
     def _stack_report(
-        self, before: _Reading, after: _Reading, length_s: float, clients_s: float
+        self,
+        before: _Reading,
+        after: _Reading,
+        length_s: float,
+        clients_s: float,
+        kills: Sequence[Kill],
     ) -> StackReport:
         used = {name: after.cpu_s[name] - before.cpu_s[name] for name in after.cpu_s}
         processes = {
@@ -156,6 +170,7 @@ class LoadBench:
             rise(before.counters, after.counters),
             processes,
             round(others, 4) if processes else None,
+            kills,
         )
 
     async def _tell(self, visitors: int, start_s: float, outcomes: Counter[str]) -> None:

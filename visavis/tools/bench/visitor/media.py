@@ -23,6 +23,10 @@ class MediaMovedError(VisavisError):
     """The session goes on in another gateway: connecting again reaches it."""
 
 
+class MediaLostError(VisavisError):
+    """The connection broke without a word: the session may be there still."""
+
+
 class MediaEndedError(VisavisError):
     """The connection ended in the middle of a measurement."""
 
@@ -62,5 +66,8 @@ class Media(Protocol):
         """The next MIC_SAMPLES of the microphone, now."""
 
     def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
-        """Everything that arrives, timed by the client's clock. Raises MediaEndedError at the
-        end."""
+        """Everything that arrives, timed by the client's clock. Raises MediaEndedError,
+        MediaLostError or MediaMovedError at the end."""
+
+    def doubt(self) -> None:
+        """The events' connection broke: this one is lost as well, if it would not notice."""

@@ -5,7 +5,7 @@ Pure: a log of times. All of them are seconds of one monotonic clock, the client
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,6 +71,20 @@ class Trace:
     def is_over(self, turn: int) -> bool:
         """Whether an answer that nobody interrupts has come to its end."""
         return self.turn_event_s(turn, "finished", "failed") is not None
+
+    def missed(self, records: Sequence[Mapping[str, Any]], newest: int) -> list[dict[str, Any]]:
+        """Turns' events that came while nobody was connected, as far as the gateway's `records` of
+        them show it. newest: the last turn that was told of."""
+        opened, found = self.opened_turns(), list[dict[str, Any]]()
+        for record in records:
+            turn, state = int(record["turn"]), str(record["state"])
+            if turn <= newest and turn not in opened:
+                continue
+            spoke = ["speaking"] if state in ("speaking", "finished") else []
+            for life in dict.fromkeys(["opened", *spoke, state]):
+                if self.turn_event_s(turn, life) is None:
+                    found.append({"type": "turn", "turn": turn, "event": life})
+        return found
 
     def pending(self) -> bool:
         """Whether a turn is open, or something said waits for one."""

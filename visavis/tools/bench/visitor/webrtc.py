@@ -26,12 +26,11 @@ from aiortc.mediastreams import MediaStreamError
 from aiortc.rtp import RtpPacket
 from numpy.typing import NDArray
 
-from visavis.client import GatewayClient
+from visavis.client import GatewayClient, GatewayError
 from visavis.serving.aiortc_private.incoming import take_packets
 from visavis.serving.aiortc_private.known import check as check_aiortc
 from visavis.serving.aiortc_private.outgoing import PacketSender
-from visavis.serving.errors import VisavisError
-from visavis.tools.bench.visitor.media import MIC_SAMPLES, HeardSound, MediaEndedError, Role
+from visavis.tools.bench.visitor.media import MIC_SAMPLES, HeardSound, MediaLostError, Role
 from visavis.wire.clock import Clock
 
 _RATE_HZ = 48_000
@@ -104,7 +103,7 @@ class WebRtcMedia:
         self._connected = asyncio.Event()
 
     async def open(self, answering: Answering, *, speaks: bool, pictures: bool) -> None:
-        """Offer, answer, and the connection that follows. Raises VisavisError."""
+        """Offer, answer, and the connection that follows. Raises GatewayError."""
         if speaks:
             sound = self._pc.addTransceiver(self._microphone, direction="sendrecv")
             self._way = PacketSender(sound.sender)
@@ -124,9 +123,10 @@ class WebRtcMedia:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 await self._connected.wait()
         except TimeoutError:
-            raise VisavisError(
+            raise GatewayError(
+                "unreachable",
                 f"WebRTC did not connect within {_CONNECT_TIMEOUT_S:.0f} s; "
-                "measure with --transport websocket"
+                "measure with --transport websocket",
             ) from None
 
     async def send(self, pcm_s16le: bytes) -> None:
@@ -134,10 +134,14 @@ class WebRtcMedia:
             self._microphone.send(pcm_s16le, self._way)
 
     async def arrivals(self) -> AsyncIterator[HeardSound]:
-        """Sound as it comes. Raises MediaEndedError at the end."""
+        """Sound as it comes. Raises MediaLostError at the end."""
         while (arrival := await self._arrived.get()) is not None:
             yield arrival
-        raise MediaEndedError("the WebRTC connection was closed")
+        raise MediaLostError("the WebRTC connection was lost")
+
+    def doubt(self) -> None:
+        """Nobody says so where the other end is gone: it would be missed after half a minute."""
+        self._end()
 
     async def close(self) -> None:
         self._microphone.stop()
@@ -146,7 +150,11 @@ class WebRtcMedia:
     async def _state_changed(self) -> None:
         if self._pc.connectionState == "connected":
             self._connected.set()
-        elif self._pc.connectionState in ("failed", "closed") and not self._arrived.full():
+        elif self._pc.connectionState in ("failed", "closed"):
+            self._end()
+
+    def _end(self) -> None:
+        if not self._arrived.full():
             self._arrived.put_nowait(None)
 
     async def _sound_packet(self, packet: RtpPacket) -> None:

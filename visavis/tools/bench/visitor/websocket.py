@@ -12,11 +12,13 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from visavis.client import GatewayClient
-from visavis.client.errors import goes_on
+from visavis.client.errors import goes_on, has_ended
+from visavis.client.session import connected
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.visitor.media import (
     HeardSound,
     MediaEndedError,
+    MediaLostError,
     MediaMovedError,
     Role,
     SeenPicture,
@@ -143,7 +145,8 @@ class WebSocketMedia:
             await self._socket.send(pcm_s16le)
 
     async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
-        """Sound and pictures as they come. Raises MediaEndedError or MediaMovedError at the end."""
+        """Sound and pictures as they come. Raises MediaEndedError, MediaLostError or
+        MediaMovedError at the end."""
         reader = FragmentReader()
         try:
             async for message in self._socket:
@@ -154,8 +157,13 @@ class WebSocketMedia:
         except websockets.ConnectionClosed as closed:
             if goes_on(closed):
                 raise MediaMovedError("the session has gone to another gateway") from closed
-            raise
+            if has_ended(closed):
+                raise MediaEndedError("the session has ended") from closed
+            raise MediaLostError(f"the connection was lost: {closed}") from closed
         raise MediaEndedError("the media socket was closed")
+
+    def doubt(self) -> None:
+        """It breaks with its gateway by itself."""
 
 
 @contextlib.asynccontextmanager
@@ -165,6 +173,8 @@ async def connect(
     clock: Clock,
     role: Role = "speaker",
 ) -> AsyncIterator[WebSocketMedia]:
-    """Speaker and viewer of a session, or a viewer without a microphone."""
-    async with client.connect(f"/v1/sessions/{session}/media?role={role}") as socket:
+    """Speaker and viewer of a session, or a viewer without a microphone. Raises GatewayError."""
+    path = f"/v1/sessions/{session}/media?role={role}"
+    await client.renew_token(path)
+    async with await connected(client, path) as socket:
         yield WebSocketMedia(socket, clock)
