@@ -109,6 +109,7 @@ def served(latency_s: float, due: list[float]) -> list[Exchange]:
 
 def heard(asked_s: float, end_s: float, begins_s: float, over_s: float) -> Trace:
     events: list[tuple[float, dict[str, Any]]] = [
+        (end_s, {"type": "transcript", "turn": 1, "final": True, "text": "Why?"}),
         (end_s, {"type": "turn", "turn": 1, "event": "opened"}),
         (begins_s, {"type": "turn", "turn": 1, "event": "speaking"}),
         (over_s, {"type": "turn", "turn": 1, "event": "finished"}),
@@ -145,13 +146,22 @@ def test_an_answer_that_goes_on_in_another_turn_is_the_question_s() -> None:
     # Of its gateway's death nothing was told but that it is replaced: the rest is looked up.
     trace.events.append((6.0, {"type": "turn", "turn": 1, "event": "replaced"}))
     assert not asked.over()
-    records = [{"turn": turn, "state": "finished"} for turn in (0, 102)]
-    trace.events += [(7.0, event) for event in trace.missed(records, newest=1)]
+    records = [{"turn": turn, "state": "finished", "transcript": "Why?"} for turn in (0, 102)]
+    missed = [(7.0, event) for event in trace.missed(records, 1, "Why?")]
+    trace.events += missed
     assert asked.over() and asked.answering() == 102
-    assert trace.missed(records, newest=1) == []
+    assert trace.missed(records, 1, "Why?") == []
     exchange = settle(0, asked, records[1], 0.0, 8.0)
     assert (exchange.outcome, exchange.ended_s) == ("answered", 7.0)
     assert exchange.figures["text_to_voice"] == pytest.approx(2.001), "it was heard before"
+    # Whoever has asked into it, and was not understood before, is not answered by it.
+    lost = replace(asked, planned=Planned(1, 4.0, True, False, False, 0), turn=0)
+    lost.trace = Trace(4.0, 4.5, list(missed), [sound(7.5, 7.5, loud=True)])
+    assert settle(0, lost, {}, 0.0, 8.0).outcome == "unanswered"
+    records[1]["transcript"] = "How?"
+    lost.trace.events.clear()
+    lost.trace.events += [(7.0, event) for event in lost.trace.missed(records, 1, "Why?")]
+    assert lost.answering() == 102
 
 
 # ------------------------------------------------------------ playout

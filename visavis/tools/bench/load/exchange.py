@@ -104,16 +104,16 @@ class Asked:
 
     def answering(self) -> int:
         """The turn that answers it, the newest of it; 0: none is opened yet."""
-        return max([self.turn, *self.trace.opened_turns()])
+        return max([0, *self._turns()])
 
     def speaking_s(self) -> float | None:
         """When the answer's voice began, as the gateway told. Where another turn goes on with an
         answer, that was in the first of them."""
-        turns = [*self.trace.replaced_turns(), self.answering()]
+        replaced = self.trace.replaced_turns()
+        turns = [*(turn for turn in self._turns() if turn in replaced), self.answering()]
         told = [self.trace.turn_event_s(turn, "speaking") for turn in turns]
-        begun = [at_s for at_s in told if at_s is not None]
-        answers = (at_s for at_s in begun if at_s >= self.trace.speech_end_s)
-        return next(answers, told[-1])
+        begun = (at_s for at_s in told if at_s is not None and at_s >= self.trace.speech_end_s)
+        return next(begun, told[-1])
 
     def over(self) -> bool:
         """Whether the answer has come to its end, by itself or not, or will not come."""
@@ -121,6 +121,15 @@ class Asked:
         told = bool(turn) and self.trace.turn_event_s(turn, *_ENDS) is not None
         ended = (told or self._not_understood()) and not self.trace.pending()
         return bool(self.refusal) or ended
+
+    def _turns(self) -> list[int]:
+        """Those that were opened for it, in order. The last answer may go on in another turn, too,
+        though this was asked into it: of such a turn no question is told."""
+        found = [self.turn] if self.turn else []
+        for turn in self.trace.opened_turns():
+            if found or self.trace.event_s("transcript", turn=turn) is not None:
+                found.append(turn)
+        return found
 
     def _not_understood(self) -> bool:
         """Whether the recogniser has made nothing of a question."""

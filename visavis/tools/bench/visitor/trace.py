@@ -72,14 +72,19 @@ class Trace:
         """Whether an answer that nobody interrupts has come to its end."""
         return self.turn_event_s(turn, "finished", "failed") is not None
 
-    def missed(self, records: Sequence[Mapping[str, Any]], newest: int) -> list[dict[str, Any]]:
+    def missed(
+        self, records: Sequence[Mapping[str, Any]], newest: int, question: str
+    ) -> list[dict[str, Any]]:
         """Turns' events that came while nobody was connected, as far as the gateway's `records` of
-        them show it. newest: the last turn that was told of."""
+        them show it. newest: the last turn that was told of; question: the last one."""
         opened, found = self.opened_turns(), list[dict[str, Any]]()
         for record in records:
             turn, state = int(record["turn"]), str(record["state"])
             if turn <= newest and turn not in opened:
                 continue
+            if turn not in opened and record["transcript"] != question:
+                said = {"final": True, "text": record["transcript"], "turn": turn}
+                found.append({"type": "transcript", **said})
             spoke = ["speaking"] if state in ("speaking", "finished") else []
             for life in dict.fromkeys(["opened", *spoke, state]):
                 if self.turn_event_s(turn, life) is None:

@@ -187,7 +187,7 @@ class Visitor(Speaker):
         self._client = client
         self._comes_back_s = client.reconnect_s if comes_back else 0.0
         self._media: Media | None = None
-        self._newest_turn = 0
+        self._newest_turn, self._question = 0, ""
 
     @property
     def lost(self) -> str:
@@ -285,13 +285,15 @@ class Visitor(Speaker):
         if self._media is not None and not missed.moved:
             self._media.doubt()
         records = await self._records()
-        for event in self.trace.missed(records, self._newest_turn):
+        for event in self.trace.missed(records, self._newest_turn, self._question):
             self._note(event)
 
     def _note(self, event: dict[str, Any]) -> None:
         self.trace.events.append((self._clock.now(), event))
         if event.get("type") == "turn":
             self._newest_turn = max(self._newest_turn, int(event["turn"]))
+        elif event.get("type") == "transcript" and event["final"]:
+            self._question = event["text"]
         self._changed.set()
 
 
