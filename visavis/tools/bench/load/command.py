@@ -173,8 +173,8 @@ KillWhat: TypeAlias = Annotated[
     typer.Option(
         metavar="KIND,…",
         help="While a step is counted one process after the other of these kinds is killed "
-        "(SIGKILL), such as tts,llm,gateway,nats: of several the one that has run longest. Only "
-        "what runs on this machine; the visitors come back as apps do.",
+        "(SIGKILL), such as tts,llm,gateway,nats: of several the one that has run longest, so "
+        "that each has its turn. Only what runs on this machine; visitors come back as apps do.",
     ),
 ]
 KillEvery: TypeAlias = Annotated[

@@ -26,12 +26,15 @@ from visavis.wire.clock import Clock
 NATS = "nats"
 KINDS = (*SERVICES, GATEWAY, NATS)
 
+# A busy machine takes its time to tell who listens where.
+_LOOK_S = 2.0
+
 Found: TypeAlias = Mapping[str, Iterable[psutil.Process]]
 
 
 class Killer:
-    """Kills a process of each kind in turn: of several the one that has run longest, for that is
-    where the sessions are. A kind of which none runs is passed over."""
+    """Kills a process of each kind in turn: of several the one that has run longest, so that each
+    has its turn. A kind of which none runs is passed over."""
 
     def __init__(self, kinds: Sequence[str], find: Callable[[], Awaitable[Found]]) -> None:
         self.kills: list[Kill] = []
@@ -41,19 +44,14 @@ class Killer:
     async def run(self, clock: Clock, start_s: float, times_s: Iterable[float]) -> None:
         """times_s: when, by the clock; kills are timed from `start_s`."""
         for time_s in times_s:
-            await asyncio.sleep(time_s - clock.now())
+            await asyncio.sleep(time_s - _LOOK_S - clock.now())
             kind = next(self._kinds)
-            if await self.kill(kind):
-                self.kills.append(Kill(kind, round(clock.now() - start_s, 3)))
-
-    async def kill(self, kind: str) -> bool:
-        """Whether there was one."""
-        oldest = sorted((await self._find()).get(kind, ()), key=lambda p: p.create_time())
-        for process in oldest[:1]:
+            found = (await self._find()).get(kind, ())
+            await asyncio.sleep(time_s - clock.now())
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-                return True
-        return False
+                if oldest := sorted(found, key=lambda process: process.create_time())[:1]:
+                    oldest[0].kill()
+                    self.kills.append(Kill(kind, round(clock.now() - start_s, 3)))
 
 
 def kinds_of(text: str) -> list[str]:
