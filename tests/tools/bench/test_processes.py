@@ -66,6 +66,6 @@ def test_of_several_the_process_is_killed_that_has_run_longest() -> None:
         now_s = MonotonicClock().now()
         asyncio.run(killer.run(MonotonicClock(), now_s, [now_s, now_s]))
         assert [kill.kind for kill in killer.kills] == ["face"]
-        assert faces[0].wait() == -signal.SIGKILL
+        assert faces[0].wait(timeout=10.0) == -signal.SIGKILL
         faces[1].communicate(b"\n")
         assert faces[1].returncode == 0

@@ -55,7 +55,8 @@ class Notes:
         self.breaks: list[Break] = []
         self._media_s: float | None = None
         """When something last came of face and voice."""
-        self._media_broke = False
+        self._media_moved: bool | None = None
+        """How it was lost since; None: it was not."""
         self._missed = False
         """Some events were, since he came."""
         self._opened: set[int] = set()
@@ -63,20 +64,20 @@ class Notes:
         self._under_way: set[int] = set()
 
     def media(self, found: HeardSound | SeenPicture) -> None:
-        if self._media_broke and self._media_s is not None:
-            self._broke("media", self._media_s, found.at_s - self._media_s)
-            self._media_broke = False
+        if self._media_moved is not None and self._media_s is not None:
+            away_s = found.at_s - self._media_s
+            self._broke("media", self._media_s, away_s, moved=self._media_moved)
+            self._media_moved = None
         self._media_s = found.at_s
         self.judge.note(found)
 
     def media_lost(self, *, moved: bool) -> None:
-        self._media_broke |= not moved
+        self._media_moved = moved and self._media_moved is not False
         self.judge.begin_anew()
 
     def events_missed(self, at_s: float, missed: Missed) -> None:
         self._missed = True
-        if not missed.moved:
-            self._broke("events", at_s - missed.away_s, missed.away_s)
+        self._broke("events", at_s - missed.away_s, missed.away_s, moved=missed.moved)
         for turn in sorted(self._under_way):
             self.line(at_s, "away", turn, "")
 
@@ -116,9 +117,11 @@ class Notes:
             self._opened.add(turn)
             self.line(at_s, "away", turn, "")
 
-    def _broke(self, what: Literal["media", "events"], at_s: float, away_s: float) -> None:
+    def _broke(
+        self, what: Literal["media", "events"], at_s: float, away_s: float, *, moved: bool
+    ) -> None:
         at_s = round(at_s - self.start_s, 3)
-        self.breaks.append(Break(self.visitor, what, at_s, round(away_s, 3)))
+        self.breaks.append(Break(self.visitor, what, at_s, round(away_s, 3), moved))
 
     def line(self, at_s: float, what: Any, turn: int, text: str) -> None:
         at_s = round(at_s - self.start_s, 3)
@@ -355,8 +358,8 @@ async def watch(
         async for event in session.told():
             if isinstance(event, Missed):
                 notes.events_missed(clock.now(), event)
-                if shown is not None and not event.moved:
-                    shown.doubt()
+                if shown is not None:
+                    shown.doubt(clock.now() - event.away_s)
         raise MediaEndedError("the session has ended")
 
     async with client.session(avatar=avatar) as session, asyncio.TaskGroup() as tasks:

@@ -64,9 +64,7 @@ def visitors_table(steps: Sequence[StepResult]) -> Table:
     if any(step.kills for step in steps):
         table.add_row("processes killed", *map(_killed, steps))
     if any(step.kills or step.breaks or step.lost for step in steps):
-        table.add_row(
-            "connections that broke: back after median / P95 / longest", *map(_away, steps)
-        )
+        table.add_row("connections lost: back after median / P95 / longest (n)", *map(_away, steps))
         table.add_row(
             "  of the underruns / pictures missing, by lost connections", *map(_cut, steps)
         )

@@ -64,7 +64,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A connection of one visitor that was lost without a word, and came back.
+    """A connection of one visitor that was lost, and came back.
 
     Seconds; `at_s` from the run's start: when it was closed, or the last sound or picture came."""
 
@@ -73,6 +73,9 @@ class Break:
     at_s: float
     away_s: float
     """Until the next sound or picture came, or the next connection for events was open."""
+    moved: bool = False
+    """It was told to connect again, as where a gateway hands its sessions over, or one that handed
+    it on to another has lost that one; else it broke without a word."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,5 +69,6 @@ class Media(Protocol):
         """Everything that arrives, timed by the client's clock. Raises MediaEndedError,
         MediaLostError or MediaMovedError at the end."""
 
-    def doubt(self) -> None:
-        """The events' connection broke: this one is lost as well, if it would not notice."""
+    def doubt(self, lost_s: float) -> None:
+        """The events' connection was lost then: one that is older is as well, where it would not
+        notice."""

@@ -282,8 +282,8 @@ class Visitor(Speaker):
         """What was not told of turns is looked up."""
         if self._witness is not None:
             self._witness.events_missed(self._clock.now(), missed)
-        if self._media is not None and not missed.moved:
-            self._media.doubt()
+        if self._media is not None:
+            self._media.doubt(self._clock.now() - missed.away_s)
         records = await self._records()
         for event in self.trace.missed(records, self._newest_turn, self._question):
             self._note(event)

@@ -92,6 +92,7 @@ class WebRtcMedia:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        self._made_s = clock.now()
         self._microphone = _Microphone()
         self._way: PacketSender | None = None
         # Without this, aiortc would ask a public STUN server.
@@ -139,9 +140,10 @@ class WebRtcMedia:
             yield arrival
         raise MediaLostError("the WebRTC connection was lost")
 
-    def doubt(self) -> None:
+    def doubt(self, lost_s: float) -> None:
         """Nobody says so where the other end is gone: it would be missed after half a minute."""
-        self._end()
+        if self._made_s < lost_s:
+            self._end()
 
     async def close(self) -> None:
         self._microphone.stop()

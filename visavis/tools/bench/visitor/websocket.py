@@ -162,7 +162,7 @@ class WebSocketMedia:
             raise MediaLostError(f"the connection was lost: {closed}") from closed
         raise MediaEndedError("the media socket was closed")
 
-    def doubt(self) -> None:
+    def doubt(self, lost_s: float) -> None:
         """It breaks with its gateway by itself."""
 
 
