@@ -82,7 +82,7 @@ class Answering:
         hit = self._cache.find(question, self._speaker, opening=opening)
         if hit is not None:
             turn.source = "cache"
-            self._feed.send_answer(turn.number, hit.answer)
+            self._feed.send_answer(turn.number, hit.answer, run=action.run)
             return
         # To who asks in a room it answers by name.
         if opening and self._cache.learns and not turn.asks:
@@ -92,7 +92,9 @@ class Answering:
         if self._knowledge is not None:
             metrics.knowledge_lookups.labels("found" if turn.known else "nothing").inc()
         held = turn.phase is Phase.HELD
-        await self._stages.begin_answer(turn.number, action.messages, turn.known, held=held)
+        await self._stages.begin_answer(
+            turn.number, action.messages, turn.known, held=held, run=action.run
+        )
 
     async def go_on_writing(self, turn: Turn, action: ResumeAnswer) -> None:
         """An answer that another language model has begun. Raises StageLostError."""
@@ -102,6 +104,7 @@ class Answering:
             turn.known,
             held=turn.phase is Phase.HELD,
             last=action.last,
+            run=action.run,
             so_far=action.so_far,
             chars=action.chars,
             blocks=action.blocks,

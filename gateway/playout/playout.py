@@ -361,7 +361,7 @@ class Playout:
             return
         voice = turn.take(max(0, to_samples - turn.played_samples))
         turn.voice.clear()
-        turn.waiting_samples = 0
+        turn.waiting_samples, turn.voice_complete, turn.voice_end_ticks = 0, False, None
         turn.put_back(voice)
 
     def push_picture(self, picture: Picture) -> None:

@@ -117,7 +117,7 @@ class Performer:
             await self._stages.settle()
             held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
             self._feed.announce_again(held=held, motion_frame=frame)
-        if self._conversation.turn is not turn:
+        if self._conversation.turn is not turn or action.run != turn.text_run.number:
             return  # superseded before its stage was asked
         if self._stages.voice_away:
             self._conversation.stage_away(action.turn, "tts", self._stages.voice_away)

@@ -615,9 +615,11 @@ class Session:
         self._perform(self._incoming.transcript(chunk, now))
 
     def _on_token(self, chunk: media.TokenChunk) -> None:
+        self._performer.look_for_losses()
         self._perform(self._incoming.token(chunk, self._clock.now()))
 
     def _on_voice(self, chunk: media.PcmChunk) -> None:
+        self._performer.look_for_losses()
         self._perform(self._incoming.voice(chunk, self._clock.now()))
 
     def _on_video(self, chunk: media.VideoChunk) -> None:

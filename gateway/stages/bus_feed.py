@@ -153,16 +153,17 @@ class BusFeed:
         language: str = "",
         *,
         last: bool = True,
+        run: int = 0,
     ) -> None:
         """An answer that needs no language model of the session's: it goes where tokens go.
 
-        seq: of a piece of it, from 0 on; last: nothing follows. block, language: as of a
+        seq: of a piece of it, from 0 on; last: nothing follows. block, language, run: as of a
         `TokenChunk`.
         """
         chars = self._answer_chars if seq else 0
         self._answer_chars = chars if block else chars + len(text)
         place = Place(self._session, turn, seq, chars, last=last)
-        self._put(Kind.TOKENS, TokenChunk(place, text, block, language))
+        self._put(Kind.TOKENS, TokenChunk(place, text, block, language, run))
 
     def send_voice(self, turn: int, seq: int, piece: VoicePiece) -> None:
         """A piece of the voice that a client brings: where a synthesised one goes."""

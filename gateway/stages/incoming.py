@@ -37,8 +37,6 @@ HUM = "Mm-hm."
 _GOES_ON_BELOW = 0.35
 # What was heard so long ago still shapes the lips; and more than this no voice runs ahead.
 _SHAPES_LIPS_S, _MOST_UNHEARD_S = 1.0, 30.0
-# Less is a matter of rounding.
-_SAID_AGAIN_S = 0.001
 MAX_FPS = 120
 MAX_SIDE_PIXELS = 4096
 
@@ -202,21 +200,29 @@ class Incoming:
 
     def token(self, chunk: TokenChunk, now: float) -> list[Action]:
         """A piece of an answer's text."""
+        place, turn = chunk.place, self._conversation.current(chunk.place.turn)
+        if turn is None:
+            return []
+        if turn.text_run.lacks(chunk.run, place.seq):
+            return self._conversation.text_missed(place.turn)
+        if not turn.text_run.take(chunk.run, place.seq):
+            return []
         self._stopwatch.token(chunk, now)
-        place = chunk.place
         if chunk.block:
             about = (chunk.block, chunk.language)
             return self._conversation.shown(place.turn, *about, chunk.text, now)
-        turn = self._conversation.current(place.turn)
-        # A replica that takes over may say again what is known.
-        known = 0 if turn is None else max(0, len(turn.tagged) - place.pts)
-        return self._conversation.token(place.turn, chunk.text[known:], last=place.last, now=now)
+        return self._conversation.token(place.turn, chunk.text, last=place.last, now=now)
 
     def voice(self, chunk: PcmChunk, now: float) -> list[Action]:
         """A piece of an answer's voice, for playout at its rate."""
         turn, last = self._conversation.current(chunk.place.turn), chunk.place.last
         if turn is None:
             return []
+        if turn.source != "brought":
+            if turn.voice_run.lacks(chunk.run, chunk.place.seq):
+                return self._conversation.voice_missed(turn.number)
+            if not turn.voice_run.take(chunk.run, chunk.place.seq):
+                return []
         if turn.resampler is None:
             turn.resampler = VoiceResampler(chunk.sample_rate_hz)
         if chunk.sample_rate_hz != turn.resampler.sample_rate_hz:
@@ -227,17 +233,13 @@ class Incoming:
         self._playout.push_voice(turn.number, pcm, last=last)
         self._stopwatch.voice(chunk, now)
         marks, seconds = marks_of(chunk), len(chunk.pcm) / chunk.sample_rate_hz
-        if (again_s := turn.voice_s - chunk.start_s) > _SAID_AGAIN_S:
-            # Of a replica that was taken for lost: only what is behind that is new.
-            marks = [mark for mark in marks if mark.at_s > turn.voice_s]
-            seconds = max(0.0, seconds - again_s)
         self._hub.overheard(Voiced(turn.number, *turn.new_to_followers(pcm, marks), last))
         return self._conversation.voice(turn.number, seconds, marks, last=last, now=now)
 
     def mel(self, chunk: MelChunk) -> None:
         """What a face reads of the voice: kept for another one, should this one be lost."""
         turn = self._conversation.current(chunk.place.turn)
-        if turn is not None:
+        if turn is not None and chunk.run == turn.voice_run.number:
             self._unheard.add(chunk, turn.played_s)
 
     def _tell_followers(self, chunk: TranscriptChunk) -> None:

@@ -206,15 +206,16 @@ class Stages:
         *,
         held: bool = False,
         last: bool = False,
+        run: int = 0,
         so_far: str = "",
         chars: int = 0,
         blocks: int = 0,
     ) -> None:
         """Let the language model answer. known: of the question; held: it may be thrown away.
 
-        last: as in `continue_answer`, where results are among the messages. so_far: of the answer
-        to these, which goes on behind it; chars, blocks: that the turn had before it. Raises
-        StageLostError.
+        last: as in `continue_answer`, where results are among the messages. run: what it writes is
+        marked with it. so_far: of the answer to these, which goes on behind it; chars, blocks: that
+        the turn had before it. Raises StageLostError.
         """
         choice = _behind_results(last=last) if messages[-1].role == "tool" else None
         begin = llm_pb2.BeginTurn(
@@ -224,6 +225,7 @@ class Stages:
             so_far=so_far,
             chars=chars,
             blocks=blocks,
+            run=run,
         )
         await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
 
@@ -272,6 +274,8 @@ class Stages:
             chars=spoken.chars,
             samples=round(spoken.at_s * rate_hz),
             heard_samples=heard_samples,
+            run=spoken.run,
+            text_run=turn.text_run.number,
         )
         await self._leases["tts"].send(tts_pb2.TtsAttachRequest(resume=resume))
 
@@ -527,13 +531,13 @@ class StageNews:
             told = self._conversation.stage_failed(service, failed.turn, code, failed.message)
             self._perform(told)
         elif kind == "bus_lost":
-            message = "its connection to the bus was lost"
             if service == "asr":
+                message = "its connection to the bus was lost"
                 lost = self._conversation.stage_lost(service, message, self._clock.now())
                 self._perform(lost)
                 self._hear_anew()
             else:
-                self._perform(self._conversation.stage_lost_bus(service, message))
+                self._perform(self._conversation.stage_lost_bus(service))
         elif kind == "turn_notice":
             notice = event.turn_notice
             self._perform(self._conversation.notice(notice.turn, notice.code, notice.message))
@@ -541,7 +545,10 @@ class StageNews:
             called = event.tools_called
             calls = [Call(c.id, c.name, c.arguments_json) for c in called.calls]
             now = self._clock.now()
-            self._perform(self._conversation.tools_called(called.turn, called.text, calls, now))
+            told = self._conversation.tools_called(
+                called.turn, called.text, calls, now, run=called.run
+            )
+            self._perform(told)
         elif kind == "turn_finished":
             finished, turns = event.turn_finished, self._conversation.turns
             turn = turns.find(finished.turn)

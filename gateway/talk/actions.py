@@ -56,10 +56,14 @@ class AnnounceTurn:
 
 @dataclass(frozen=True, slots=True)
 class BeginAnswer:
-    """Let the language model answer. messages: oldest first, the last is the visitor's."""
+    """Let the language model answer. messages: oldest first, the last is the visitor's.
+
+    run: not 0 where that was asked for before.
+    """
 
     turn: int
     messages: tuple[Message, ...]
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +76,7 @@ class ResumeAnswer:
 
     turn: int
     messages: tuple[Message, ...]
+    run: int
     so_far: str = ""
     chars: int = 0
     blocks: int = 0
@@ -81,10 +86,11 @@ class ResumeAnswer:
 @dataclass(frozen=True, slots=True)
 class ResumeVoice:
     """Have the voice that there is now go on with the turn: behind so many characters of its text,
-    and so many seconds of its voice.
+    and so many seconds of its voice. run: which voice of the turn it is by then.
     """
 
     turn: int
+    run: int
     chars: int
     at_s: float
 

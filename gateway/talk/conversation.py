@@ -35,7 +35,6 @@ from gateway.talk.actions import (
     Reason,
     ResumeFace,
     ResumeTurn,
-    ResumeVoice,
     Unasked,
 )
 from gateway.talk.history import History, Marks
@@ -246,8 +245,7 @@ class Conversation:
             AnnounceTurn(turn.number, "text", opens=True),
             Emit(TurnEvent(turn=begun.turn, event="replaced")),
             *map(Emit, told),
-            *([] if begun.complete else turn.go_on_writing()),
-            ResumeVoice(turn.number, begun.chars, 0.0),
+            *(turn.go_on_speaking() if begun.complete else turn.go_on_writing()),
         ]
         return self._settle(actions)
 
@@ -476,15 +474,18 @@ class Conversation:
         return [Emit(turn.sources())]
 
     def tools_called(
-        self, number: int, text: str, calls: Sequence[Call], now: float
+        self, number: int, text: str, calls: Sequence[Call], now: float, *, run: int = 0
     ) -> list[Action]:
-        """The answer goes on with the results of these. text: of it, since the last ones.
+        """The answer goes on with the results of these. text: of it, since the last ones; run: of
+        the language model that calls them.
 
         Nothing is done yet of a held turn, or while somebody speaks over it: nobody may have asked
         for what a tool changes.
         """
         turn = self.current(number)
         if turn is None or turn.text_complete or turn.tools.waits or turn.tools.pending:
+            return []
+        if run != turn.text_run.number:
             return []
         turn.progress_at_s = now
         turn.tools.called(text, calls)
@@ -596,38 +597,46 @@ class Conversation:
             return []
         if stage == "llm":
             return turn.go_on_writing()
-        if stage == "face":
-            return [ResumeFace(turn.number)]
-        spoken = turn.go_on_speaking()
-        return [ResumeVoice(turn.number, spoken.chars, spoken.at_s)]
+        return [ResumeFace(turn.number)] if stage == "face" else turn.go_on_speaking()
 
     def bus_lost(self, message: str) -> list[Action]:
-        """The bus is back, and anybody may have missed something, we as well. A turn whose text is
-        here goes on from what we have; of one that was being written words may be missing, or come
-        late. What is being said is heard again, and told as new.
+        """The bus is back, and anybody may have missed something, we as well: all go on from what
+        is here. What is being said is heard again, and told as new.
         """
         actions = [*self._drop_prepared(), *self._cut_off()]
-        turn = self._turn
-        if turn is None or turn.only_calls:
-            return self._settle(actions)
-        if not turn.text_complete:
-            return self._settle([*actions, *self._fail(turn, "bus_lost", f"bus: {message}")])
-        for stage in ("tts", "face"):
-            actions += self._go_on_with(turn, stage)
+        if (turn := self._turn) is not None:
+            actions += self._go_on_from_here(turn, f"bus: {message}")
+        if self._turn is not None:
+            actions += self._go_on_with(self._turn, "face")
         return self._settle(actions)
 
-    def stage_lost_bus(self, stage: str, message: str) -> list[Action]:
-        """A stage that has a part in turns has missed something: its own connection to the bus has
-        gone, or is back. Words that a language model has written meanwhile come late, or never.
+    def stage_lost_bus(self, stage: str) -> list[Action]:
+        """A stage that has a part in turns has missed something, or what it said was lost: its own
+        connection to the bus has gone, or is back.
         """
-        turn = self._turn
-        if turn is None:
+        if self._turn is None:
             return [self._announce("failed")]  # it may not know that the last one is over
-        if stage != "llm":
-            return self._go_on_with(turn, stage)
-        if not turn.needs(stage) or turn.tools.waits or turn.tools.pending:
+        return self._go_on_with(self._turn, stage)
+
+    def text_missed(self, number: int) -> list[Action]:
+        """Some of the text of turn `number` was lost on its way here."""
+        turn = self.current(number)
+        if turn is None:
             return []
-        return self._settle(self._cannot_complete(turn, "bus_lost", f"{stage}: {message}"))
+        return self._settle(self._go_on_from_here(turn, "bus: some of the text was lost"))
+
+    def voice_missed(self, number: int) -> list[Action]:
+        """Some of the voice of turn `number` was."""
+        turn = self.current(number)
+        return [] if turn is None else self._go_on_with(turn, "tts")
+
+    def _go_on_from_here(self, turn: Turn, message: str) -> list[Action]:
+        """Have the turn's text and its voice go on from what is here of them: nobody knows who has
+        more, or less. It fails where nobody can write the rest.
+        """
+        if not turn.may_be_completed:
+            return self._cannot_complete(turn, "bus_lost", message)
+        return self._go_on_with(turn, "llm") or self._go_on_with(turn, "tts")
 
     def _cut_off(self) -> list[Action]:
         """Nobody will tell any more what the visitor is saying: whoever has seen it begin hears of

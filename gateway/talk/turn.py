@@ -37,6 +37,7 @@ from gateway.talk.actions import (
     Message,
     PauseTurn,
     ResumeAnswer,
+    ResumeVoice,
     SayMeanwhile,
 )
 from gateway.talk.history import SpokenMark, heard_text, word_start_s
@@ -89,6 +90,33 @@ class Begun:
 
 
 @dataclass(slots=True)
+class Run:
+    """The work of one stage on a turn: each time that it is to go on from what is here of that,
+    another run begins.
+    """
+
+    number: int = 0
+    _next: int = 0
+    """The `seq` of its next chunk."""
+
+    def begin_anew(self) -> int:
+        """What comes of the run so far is void. Returns the number of the next one."""
+        self.number += 1
+        self._next = 0
+        return self.number
+
+    def lacks(self, run: int, seq: int) -> bool:
+        """Whether this chunk is of it, and something before it is missing."""
+        return run == self.number and seq > self._next
+
+    def take(self, run: int, seq: int) -> bool:
+        """Whether this is its next chunk, which it is no more."""
+        follows = (run, seq) == (self.number, self._next)
+        self._next += follows
+        return follows
+
+
+@dataclass(slots=True)
 class Turn:
     """The one record of an answer that is being prepared or spoken, or that was.
 
@@ -123,6 +151,9 @@ class Turn:
     """What of the operator's texts it is given."""
     tools: ToolRounds = field(default_factory=lambda: ToolRounds(ToolLimits()))
     """What the answer has called."""
+    text_run: Run = field(default_factory=Run)
+    """Of the language model, or whoever else writes it."""
+    voice_run: Run = field(default_factory=Run)
     text: str = ""
     """Of the answer so far, without style tags."""
     tagged: str = ""
@@ -269,22 +300,24 @@ class Turn:
 
     # ------------------------------------------------------------ a stage is lost
 
-    def go_on_speaking(self) -> SpokenMark:
-        """Where another voice goes on with it: at the last pause that is not heard so soon, else
-        behind the last word that there is. What there is behind it is void.
+    def go_on_speaking(self) -> list[Action]:
+        """Have the voice go on with it, be it another one: at the last pause that is not heard so
+        soon, else behind the last word that there is. What there is behind it is void.
         """
         soon_s = self.played_s + VOICE_MADE_IN_S
-        for mark in reversed(self.marks):
-            if mark.pause and mark.at_s > soon_s:
-                self.marks = [kept for kept in self.marks if kept.at_s <= mark.at_s]
-                self._marks_worded = min(self._marks_worded, len(self.marks))
-                self.voice_s, self._at_samples = mark.at_s, round(mark.at_s * RATE_HZ)
-                if self.resampler is not None:
-                    rate_hz = self.resampler.sample_rate_hz
-                    self.resampler = VoiceResampler(rate_hz, round(mark.at_s * rate_hz))
-                return mark
-        chars = self.marks[-1].chars if self.marks else 0
-        return SpokenMark(chars, self.voice_s)
+        chars = min(self.marks[-1].chars, len(self.text)) if self.marks else 0
+        end = SpokenMark(chars, self.voice_s)
+        pauses = (m for m in reversed(self.marks) if m.pause and m.at_s > soon_s)
+        at = next((mark for mark in pauses if mark.chars <= len(self.text)), end)
+        if at is not end or self.voice_complete:
+            self.marks = [mark for mark in self.marks if mark.at_s <= at.at_s]
+            self._marks_worded = min(self._marks_worded, len(self.marks))
+            self.voice_s, self._at_samples = at.at_s, round(at.at_s * RATE_HZ)
+            if self.resampler is not None:
+                rate_hz = self.resampler.sample_rate_hz
+                self.resampler = VoiceResampler(rate_hz, round(at.at_s * rate_hz))
+        self.voice_complete = False
+        return [ResumeVoice(self.number, self.voice_run.begin_anew(), at.chars, at.at_s)]
 
     @property
     def begun(self) -> Begun | None:
@@ -306,13 +339,17 @@ class Turn:
         self._marks_worded = 1
 
     def go_on_writing(self) -> list[Action]:
-        """Have another language model go on with it, once the tools of the lost one are done."""
-        if self.source is None:
-            return [BeginAnswer(self.number, self.messages)]
+        """Have the language model go on with it from what is here, be it another one, once the
+        tools of the lost one are done; and the voice, which may have more.
+        """
+        run = self.text_run.begin_anew()
+        if self.source in (None, "cache"):
+            return [BeginAnswer(self.number, self.messages, run), *self.go_on_speaking()]
         messages = (*self.messages, *self.tools.messages())
         chars, blocks = self._round
-        last = self.tools.exhausted
-        return [ResumeAnswer(self.number, messages, self._since_round(), chars, blocks, last)]
+        so_far, last = self._since_round(), self.tools.exhausted
+        writing = ResumeAnswer(self.number, messages, run, so_far, chars, blocks, last)
+        return [writing, *self.go_on_speaking()]
 
     def _since_round(self) -> str:
         """As the language model has written it, blocks in their places."""
@@ -457,15 +494,19 @@ class Turn:
         return "speech" if self.source == "brought" else "tts"
 
     @property
-    def only_calls(self) -> bool:
-        """Whether it waits for tools, and nothing of it is on its way: what was said is heard."""
-        calls = self.tools.waits or self.tools.pending
-        return calls and (self.rests or self.tools.unspoken)
+    def may_be_completed(self) -> bool:
+        """Whether what is missing of its text can be written again, if anything is: not what was
+        brought from outside, nor what was said before calls that are being done.
+        """
+        if self.tools.waits or self.tools.pending:
+            here = "".join(self.tagged[self._round[0] :].split())
+            return here.startswith("".join(self.tools.said.split()))
+        return self.text_complete or self.needs("llm")
 
     def needs(self, stage: str) -> bool:
         """Whether there is work left in it for `stage`."""
         if stage == "llm":
-            return self.source in (None, "llm") and not self.text_complete
+            return self.source in (None, "llm", "cache") and not self.text_complete
         speaks = stage == "tts" and self.source != "brought"
         return stage == "face" or (speaks and not self.voice_complete)
 

@@ -80,9 +80,9 @@ class ToolRounds:
         return bool(self._rounds) and not self.pending and not self._rounds[-1].complete
 
     @property
-    def unspoken(self) -> bool:
-        """Whether nothing is said beside the calls: before them, or meanwhile."""
-        return not self._filler_said and not any(past.text.strip() for past in self._rounds)
+    def said(self) -> str:
+        """What the model has said before its last calls, behind those before."""
+        return self._rounds[-1].text if self._rounds else ""
 
     @property
     def exhausted(self) -> bool:

@@ -125,6 +125,8 @@ class FaceSession(StageWork):
         self._early: deque[MelChunk | PcmChunk] = deque(maxlen=_VOICE_CHUNKS_WAITING)
         """Of a turn whose beginning went to another face: they wait until it goes on here."""
         self._resuming = False
+        self._voice = (0, 0)
+        """The newest turn, and its newest voice: what is of an earlier one is void."""
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [
@@ -206,6 +208,10 @@ class FaceSession(StageWork):
     async def _hear(self, kind: Kind) -> None:
         async for chunk in self._stage.chunks(kind):
             assert isinstance(chunk, MelChunk | PcmChunk)
+            voice = (chunk.place.turn, chunk.run)
+            if voice < self._voice:
+                continue
+            self._voice = voice
             missed = chunk.place.pts and not self._hearing.has_begun(chunk.place.turn)
             if missed or self._resuming:
                 self._early.append(chunk)

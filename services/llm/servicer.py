@@ -201,6 +201,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
                             lambda: read_request(
                                 begin.request, spoken=True, held=begin.held, so_far=begin.so_far
                             ),
+                            run=begin.run,
                             chars=begin.chars,
                             blocks=begin.blocks,
                         )

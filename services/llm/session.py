@@ -39,10 +39,11 @@ class AnsweredTurn(Turn):
     """Of the meter, for this answer; None before it is at its slot."""
 
     def __init__(
-        self, number: int, generator: Generator, *, chars: int = 0, blocks: int = 0
+        self, number: int, generator: Generator, *, run: int = 0, chars: int = 0, blocks: int = 0
     ) -> None:
-        """chars, blocks: that it had before."""
+        """run: as in `TokenChunk`. chars, blocks: that it had before."""
         super().__init__(number)
+        self.run = run
         self.chars = chars
         """Of the text that was published to be said."""
         self.text_ends = False
@@ -186,13 +187,14 @@ class AnsweringSession(StageWork):
         number: int,
         read_request: Callable[[], AnswerRequest],
         *,
+        run: int = 0,
         chars: int = 0,
         blocks: int = 0,
     ) -> None:
         """Start to answer turn `number`; what is wrong with it is told as an event, not raised.
 
-        The newest one is begun anew, behind what the request says is there so far. chars, blocks:
-        that the turn had before it.
+        The newest one is begun anew, behind what the request says is there so far, as another
+        `run`. chars, blocks: that the turn had before it.
         """
         begun = self._stage.begun
         if number < max(begun, 1):
@@ -202,7 +204,7 @@ class AnsweringSession(StageWork):
         self._to_read = self._read = None
         if self._reading is not None:
             self._reading.give_up()
-        turn = AnsweredTurn(number, self._generator, chars=chars, blocks=blocks)
+        turn = AnsweredTurn(number, self._generator, run=run, chars=chars, blocks=blocks)
         await self._stage.begin_turn(turn, lambda: self._answer(turn, read_request), anew=True)
 
     def go_on(self, number: int, read_request: Callable[[], AnswerRequest]) -> None:
@@ -280,7 +282,7 @@ class AnsweringSession(StageWork):
         try:
             while (called := await self._write(turn, request, got)).calls:
                 await self._publish_text(turn, _PHRASE_END if called.text else "")
-                tell = self._stage.tools_called(turn.number, called.text, called.calls)
+                tell = self._stage.tools_called(turn.number, called.text, called.calls, turn.run)
                 request = self._asked(await turn.results(tell))
         except VisavisError:
             # What was said so far can be spoken to its end.
@@ -345,20 +347,20 @@ class AnsweringSession(StageWork):
         place = self._stage.place(turn.number, Kind.TOKENS, turn.chars, stamps=stamps)
         turn.chars += len(text)
         turn.text_ends = text.endswith(_PHRASE_END)
-        await self._stage.publish(Kind.TOKENS, TokenChunk(place, text))
+        await self._stage.publish(Kind.TOKENS, TokenChunk(place, text, run=turn.run))
 
     async def _publish_shown(self, turn: AnsweredTurn, block: int, piece: Shown) -> None:
         if block > turn.blocks:
             turn.blocks = block
             await self._publish_text(turn, "" if turn.text_ends else _PHRASE_END)
         place = self._stage.place(turn.number, Kind.TOKENS, turn.chars)
-        chunk = TokenChunk(place, piece.text, block, piece.language)
+        chunk = TokenChunk(place, piece.text, block, piece.language, turn.run)
         await self._stage.publish(Kind.TOKENS, chunk)
 
     async def _publish_last(self, turn: AnsweredTurn) -> None:
         stamps = (Stamp.now("llm.last_finished"),)
         place = self._stage.place(turn.number, Kind.TOKENS, turn.chars, last=True, stamps=stamps)
-        await self._stage.publish(Kind.TOKENS, TokenChunk(place, ""))
+        await self._stage.publish(Kind.TOKENS, TokenChunk(place, "", run=turn.run))
 
 
 class _Written:

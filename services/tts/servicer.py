@@ -264,6 +264,8 @@ def _resumption(resume: tts_pb2.ResumeVoice) -> Resumption:
         resume.complete,
         Spoken(resume.chars, resume.samples),
         resume.heard_samples,
+        resume.run,
+        resume.text_run,
     )
 
 

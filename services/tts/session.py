@@ -62,6 +62,10 @@ class Resumption:
     spoken: Spoken
     """What of it has a voice."""
     heard_samples: int
+    run: int = 0
+    """Of the voice, as in `PcmChunk`."""
+    text_run: int = 0
+    """Of the tokens behind the text."""
 
 
 class SpokenTurn(Turn):
@@ -78,6 +82,7 @@ class SpokenTurn(Turn):
         super().__init__(number)
         self.ledger = ledger
         self.spoken = Spoken()
+        self.run, self._text_run = 0, 0
         self._chars = 0
         """Of the text so far, tags and all."""
         self.feed = TextFeed(clock)
@@ -87,6 +92,7 @@ class SpokenTurn(Turn):
 
     def _resume(self, resumed: Resumption) -> None:
         self.spoken = resumed.spoken
+        self.run, self._text_run = resumed.run, resumed.text_run
         self.ledger.produced_samples = resumed.spoken.samples
         self.heard(resumed.heard_samples)
         self._take(resumed.text, last=resumed.complete)
@@ -96,9 +102,12 @@ class SpokenTurn(Turn):
         return self.ledger.produced_samples
 
     def add(self, chunk: TokenChunk) -> None:
-        """Text that follows; what another language model says again is left out."""
-        known = max(0, self._chars - chunk.place.pts)
-        self._take(chunk.text[known:], last=chunk.place.last)
+        """Text that follows; what is known of it is left out. Nothing is taken of another run, or
+        behind words that are missing: how the turn goes on then is told.
+        """
+        known = self._chars - chunk.place.pts
+        if chunk.run == self._text_run and known >= 0:
+            self._take(chunk.text[known:], last=chunk.place.last)
 
     def _take(self, text: str, *, last: bool) -> None:
         self._chars += len(text)
@@ -163,8 +172,9 @@ class SpeakingSession(StageWork):
         self._lead_samples = round(lead_s * SAMPLE_RATE_HZ)
         self._clock = clock
         self._announced: TurnChunk | None = None
-        self._early: deque[TokenChunk] = deque(maxlen=_TOKENS_WAITING)
-        """Of a turn whose beginning went to another replica: they wait until it goes on here."""
+        self._came: deque[TokenChunk] = deque(maxlen=_TOKENS_WAITING)
+        """Of the newest turn, in order: where that is told to go on, some of it may be behind what
+        is told."""
 
     def announced(self, chunk: TurnChunk) -> None:
         """A turn that was held is announced again once its answer is wanted."""
@@ -185,17 +195,17 @@ class SpeakingSession(StageWork):
                 turn.heard(chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz)
 
     async def _read_tokens(self) -> None:
-        """Feed the tokens of each turn to its speaker; the first one starts it."""
+        """Feed the tokens of each turn to its speaker; the first one starts it. Of one whose
+        beginning went to another replica they wait until it is told to go on here.
+        """
         async for chunk in self._stage.chunks(Kind.TOKENS):
             number = chunk.place.turn
             if not isinstance(chunk, TokenChunk) or not self._stage.wants(number):
                 continue
             if chunk.block:
                 continue  # nobody says it
-            if number > self._stage.begun:
-                if chunk.place.pts:
-                    self._keep_early(chunk)
-                    continue
+            self._keep(chunk)
+            if number > self._stage.begun and not (chunk.place.pts or chunk.run):
                 await self._begin(chunk)
             turn = self._stage.turn
             if turn is not None and turn.number == number:
@@ -214,15 +224,14 @@ class SpeakingSession(StageWork):
             return
         await self._stage.advance(number)
         turn = await self._start(number, resumed.turn, (), resumed)
-        while self._early:
-            chunk = self._early.popleft()
+        for chunk in self._came:
             if chunk.place.turn == number:
                 turn.add(chunk)
 
-    def _keep_early(self, chunk: TokenChunk) -> None:
-        if self._early and self._early[-1].place.turn != chunk.place.turn:
-            self._early.clear()
-        self._early.append(chunk)
+    def _keep(self, chunk: TokenChunk) -> None:
+        if self._came and self._came[-1].place.turn != chunk.place.turn:
+            self._came.clear()
+        self._came.append(chunk)
 
     async def _start(
         self,
@@ -272,18 +281,21 @@ class SpeakingSession(StageWork):
             await self._stage.notice(turn.number, notice)
         stamps = turn.ledger.take_stamps()
         place = self._stage.place(turn.number, Kind.VOICE, piece.pts_samples, stamps=stamps)
-        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks)
+        voice = PcmChunk(place, SAMPLE_RATE_HZ, piece.voice, piece.marks, run=turn.run)
         await self._stage.publish(Kind.VOICE, voice)
         place = self._stage.place(turn.number, Kind.MEL, piece.pts_hops, stamps=stamps)
-        mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style)
+        mel = MelChunk(
+            place, SAMPLE_RATE_HZ, HOP_SAMPLES, piece.mel, piece.phonemes, piece.style, turn.run
+        )
         await self._stage.publish(Kind.MEL, mel)
 
     async def _publish_last(self, turn: SpokenTurn) -> None:
         samples, stamps = turn.ledger.produced_samples, turn.ledger.last_stamps()
         place = self._stage.place(turn.number, Kind.VOICE, samples, last=True, stamps=stamps)
-        no_voice = np.zeros(0, np.int16)
-        await self._stage.publish(Kind.VOICE, PcmChunk(place, SAMPLE_RATE_HZ, no_voice))
+        voice = PcmChunk(place, SAMPLE_RATE_HZ, np.zeros(0, np.int16), run=turn.run)
+        await self._stage.publish(Kind.VOICE, voice)
         hops = samples // HOP_SAMPLES
         place = self._stage.place(turn.number, Kind.MEL, hops, last=True, stamps=stamps)
         no_mel = np.zeros((0, N_MELS), np.float32)
-        await self._stage.publish(Kind.MEL, MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, no_mel))
+        mel = MelChunk(place, SAMPLE_RATE_HZ, HOP_SAMPLES, no_mel, run=turn.run)
+        await self._stage.publish(Kind.MEL, mel)

@@ -148,13 +148,18 @@ async def test_a_picture_that_an_interruption_overtakes_is_not_sent(bus: Bus) ->
 
 
 async def test_speaks_from_the_voice(bus: Bus) -> None:
+    """And from nothing that comes late of one in whose place it is."""
+    late = PcmChunk(Place("voice", 1, 9, 100), 24_000, tone(0.02))
     async with serving(bus) as stub, bus.subscribe("voice", Kind.VIDEO, limit=256) as video:
         async with attached(stub, "voice", source=VOICE_SOURCE):
             pcm = tone(1.0)
             for seq, start in enumerate(range(0, len(pcm), 320)):
                 last = start + 320 >= len(pcm)
                 place = Place("voice", 1, seq, start, last)
-                await bus.publish(Kind.VOICE, PcmChunk(place, 16_000, pcm[start : start + 320]))
+                piece = PcmChunk(place, 16_000, pcm[start : start + 320], run=1)
+                await bus.publish(Kind.VOICE, piece)
+                if not start:
+                    await bus.publish(Kind.VOICE, late)
             seen = await play(bus, video)
     spoken = [c for c in seen if c.place.turn == 1]
     assert len(spoken) == 25

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
@@ -316,6 +316,8 @@ class AsrDouble(Double, asr_pb2_grpc.SpeechRecognitionServicer):
 
 class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
     name = "llm"
+    run, seq = 0, 0
+    """Of the newest turn: the run of it, and the next chunk."""
 
     def register(self, server: grpc.aio.Server) -> None:
         llm_pb2_grpc.add_LanguageModelServicer_to_server(self, server)
@@ -324,6 +326,8 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
         if request.WhichOneof("request") not in ("begin", "go_on"):
             return
         begin = request.begin if request.HasField("begin") else request.go_on
+        if request.HasField("begin"):
+            self.run, self.seq = request.begin.run, 0
         self.seen.prompts.append([(m.role, m.content) for m in begin.request.messages])
         if self.name in self.script.silent:
             return
@@ -333,26 +337,32 @@ class LlmDouble(Double, llm_pb2_grpc.LanguageModelServicer):
                 for i, name, json in self.script.calls
             ]
             self.script.calls = []
-            called = control_pb2.ToolsCalled(turn=begin.turn, calls=calls)
+            called = control_pb2.ToolsCalled(turn=begin.turn, calls=calls, run=self.run)
             await self.events[session].put(control_pb2.AttachEvent(tools_called=called))
             return
         words = self.script.answer.split(" ")
         for i, word in enumerate(words):
             text = word if i == 0 else f" {word}"
             stamps = () if i else stamps_of("llm", "got", "started", "finished")
-            place = Place(session, begin.turn, i, len(" ".join(words[:i])), stamps=stamps)
-            await self.bus.publish(Kind.TOKENS, TokenChunk(place, text))
-        end = len(words)
+            place = Place(session, begin.turn, 0, len(" ".join(words[:i])), stamps=stamps)
+            await self._write(TokenChunk(place, text))
         if shown := self.script.shown:
             for part in (shown[:3], shown[3:]):
-                place, end = Place(session, begin.turn, end, 0), end + 1
-                await self.bus.publish(Kind.TOKENS, TokenChunk(place, part, 1, "python"))
-        last = Place(session, begin.turn, end, 0, last=True)
-        await self.bus.publish(Kind.TOKENS, TokenChunk(last, ""))
+                await self._write(TokenChunk(Place(session, begin.turn, 0, 0), part, 1, "python"))
+        await self._write(TokenChunk(Place(session, begin.turn, 0, 0, last=True), ""))
+
+    async def _write(self, chunk: TokenChunk) -> None:
+        place, self.seq = replace(chunk.place, seq=self.seq), self.seq + 1
+        await self.bus.publish(Kind.TOKENS, replace(chunk, place=place, run=self.run))
 
 
 class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
     name = "tts"
+
+    def __init__(self, bus: Bus, script: Script, seen: Seen, instance: str) -> None:
+        super().__init__(bus, script, seen, instance)
+        self.runs: defaultdict[tuple[str, int], int] = defaultdict(int)
+        """Of the voice, by session and turn."""
 
     def register(self, server: grpc.aio.Server) -> None:
         tts_pb2_grpc.add_SpeechSynthesisServicer_to_server(self, server)
@@ -365,9 +375,11 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
                     await self._speak(session, chunk.place.turn)
 
     async def request(self, session: str, request: Any) -> None:
-        if request.WhichOneof("request") == "resume" and request.resume.complete:
-            turn = request.resume.turn.header.turn
-            await self._speak(session, turn, request.resume.samples)
+        if request.WhichOneof("request") == "resume":
+            resume, turn = request.resume, request.resume.turn.header.turn
+            self.runs[session, turn] = resume.run
+            if resume.complete:
+                await self._speak(session, turn, resume.samples)
 
     async def _speak(self, session: str, turn: int, said: int = 0) -> None:
         pcm = tone(round(self.script.voice_s * VOICE_RATE_HZ), rate_hz=VOICE_RATE_HZ)
@@ -377,7 +389,8 @@ class TtsDouble(Double, tts_pb2_grpc.SpeechSynthesisServicer):
             stamps = () if seq else (*begun, *stamps_of("tts", "finished"))
             place = Place(session, turn, seq, pts, last, stamps)
             piece = np.ascontiguousarray(pcm[pts : pts + step])
-            await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece))
+            run = self.runs[session, turn]
+            await self.bus.publish(Kind.VOICE, PcmChunk(place, VOICE_RATE_HZ, piece, run=run))
 
     async def Prerender(self, request: Any, context: Any) -> Any:
         if self.script.prerender_fails:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -366,18 +367,21 @@ def test_a_language_model_that_comes_back_goes_on_behind_what_is_written(
 ) -> None:
     (asked,) = of(talk.submit_text("Hi.", 0), BeginAnswer)
     assert talk.stage_lost("llm", "gone", 0) == []
-    assert talk.stage_back("llm", 1) == [asked]
+    assert talk.stage_back("llm", 1) == [replace(asked, run=1), ResumeVoice(1, 1, 0, 0.0)]
     assert talk.turn is not None
     talk.turn.source = "llm"
     talk.token(1, "[happy] Look: ", last=False, now=1)
     talk.shown(1, 1, "py", "x = 1", 1)
     talk.stage_lost("llm", "gone", 2)
     so_far = "[happy] Look: \n```py\nx = 1"
-    assert talk.stage_back("llm", 3) == [ResumeAnswer(1, asked.messages, so_far)]
+    on, voice = talk.stage_back("llm", 3)
+    assert on == ResumeAnswer(1, asked.messages, 2, so_far)
+    assert voice == ResumeVoice(1, 2, 0, 0.0), "it may have words that did not come here"
     talk.token(1, "So.", last=False, now=3)
     talk.stage_lost("llm", "gone", 3)
     so_far += "\n```\nSo."
-    assert talk.stage_back("llm", 3) == [ResumeAnswer(1, asked.messages, so_far)]
+    on, _ = talk.stage_back("llm", 3)
+    assert on == ResumeAnswer(1, asked.messages, 3, so_far)
 
 
 def test_another_voice_goes_on_at_the_last_pause_that_is_not_heard_so_soon(
@@ -396,7 +400,7 @@ def test_another_voice_goes_on_at_the_last_pause_that_is_not_heard_so_soon(
     talk.turn.new_to_followers(np.zeros(3 * RATE_HZ - 100, np.int16), [])
     assert talk.turn.new_to_followers(made, marks)[1] == marks
     assert talk.stage_lost("tts", "gone", 0) == []
-    assert talk.stage_back("tts", 1) == [ResumeVoice(1, 9, 2.0)]
+    assert talk.stage_back("tts", 1) == [ResumeVoice(1, 1, 9, 2.0)]
     assert not len(talk.turn.new_to_followers(np.zeros(RATE_HZ - 50, np.int16), marks[-1:])[0])
     pcm, fresh = talk.turn.new_to_followers(made, [*marks[-1:], SpokenMark(21, 3.4)])
     assert (pcm.tolist(), fresh) == (list(range(50, 100)), [SpokenMark(21, 3.4)])
@@ -405,7 +409,7 @@ def test_another_voice_goes_on_at_the_last_pause_that_is_not_heard_so_soon(
     assert talk.turn.voice_s == 3.5
     talk.played(1, 3.0, 4)  # all pauses are behind it
     talk.stage_lost("tts", "gone", 4)
-    assert talk.stage_back("tts", 4) == [ResumeVoice(1, 21, 3.5)]
+    assert talk.stage_back("tts", 4) == [ResumeVoice(1, 2, 21, 3.5)]
 
 
 def test_a_turn_fails_whose_stage_does_not_come_back(talk: Conversation) -> None:
@@ -442,7 +446,7 @@ def test_what_somebody_else_writes_needs_no_language_model(talk: Conversation, l
     talk.turn.source = "say"
     talk.token(1, "It is said as", last=False, now=0)
     telling = talk.stage_lost("llm", "gone", 0) if lost == "stage" else []
-    assert of([*telling, *talk.stage_lost_bus("llm", "gone")], CloseTurn) == []
+    assert of([*telling, *talk.stage_lost_bus("llm")], CloseTurn) == []
     answer(talk, 1, " it stands.")
     assert of(talk.finished(1, 2), CloseTurn) == [CloseTurn(1, "finished")]
 
@@ -468,23 +472,45 @@ def test_a_stage_that_lost_its_bus_is_told_again_of_a_turn_that_needs_it(
 ) -> None:
     talk.submit_text("Hi.", 0)
     talk.token(1, "Hello.", last=True, now=0)
-    assert talk.stage_lost_bus("llm", "gone") == []
-    assert talk.stage_lost_bus("tts", "gone") == [ResumeVoice(1, 0, 0.0)]
-    assert talk.stage_lost_bus("face", "gone") == [ResumeFace(1)]
+    assert talk.stage_lost_bus("llm") == []
+    assert talk.stage_lost_bus("tts") == [ResumeVoice(1, 1, 0, 0.0)]
+    assert talk.stage_lost_bus("face") == [ResumeFace(1)]
     talk.interrupt()
     # It may have missed that the turn is over.
-    assert of(talk.stage_lost_bus("tts", "gone"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
+    assert of(talk.stage_lost_bus("tts"), AnnounceTurn) == [AnnounceTurn(3, "failed")]
 
 
-def test_a_turn_goes_on_once_the_bus_is_back_if_its_text_is_here(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
-    talk.token(1, "Hello.", last=True, now=0)
-    assert talk.bus_lost("gone") == [ResumeVoice(1, 0, 0.0), ResumeFace(1)]
+def test_all_stages_go_on_from_what_is_here_once_the_bus_is_back(talk: Conversation) -> None:
+    (asked,) = of(talk.submit_text("Hi.", 0), BeginAnswer)
+    assert talk.turn is not None
+    talk.turn.source = "llm"
+    talk.token(1, "Hello", last=False, now=0)
+    told = [ResumeAnswer(1, asked.messages, 1, "Hello"), ResumeVoice(1, 1, 0, 0.0), ResumeFace(1)]
+    assert talk.bus_lost("gone") == told
+    talk.token(1, " you.", last=True, now=0)
+    assert talk.bus_lost("gone") == [ResumeVoice(1, 2, 0, 0.0), ResumeFace(1)]
     talk.voice(1, 2.0, last=True, now=0)
     assert talk.bus_lost("gone") == [ResumeFace(1)]
-    talk.submit_text("And?", 1)
-    talk.token(2, "Hel", last=False, now=1)
-    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(2, "failed")]
+
+
+def test_a_voice_that_has_said_more_than_is_written_here_is_cut_back_to_that(
+    talk: Conversation,
+) -> None:
+    talk.submit_text("Hi.", 0)
+    talk.token(1, "One. Two.", last=False, now=0)
+    ends = [SpokenMark(4, 1.0, pause=True), SpokenMark(9, 2.0, pause=True)]
+    talk.voice(1, 4.0, [*ends, SpokenMark(16, 3.5, pause=True)], last=True, now=0)
+    assert of(talk.bus_lost("gone"), ResumeVoice) == [ResumeVoice(1, 1, 9, 2.0)]
+    assert talk.turn is not None
+    assert (talk.turn.voice_s, talk.turn.voice_complete) == (2.0, False)
+
+
+def test_a_text_that_nobody_can_write_again_ends_with_the_bus(talk: Conversation) -> None:
+    talk.speak_unasked("say", 0)
+    assert talk.turn is not None
+    talk.turn.source = "say"
+    talk.token(1, "It is said as", last=False, now=0)
+    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
 
 
 @pytest.mark.parametrize(("tokens", "stage"), [(False, "llm"), (True, "tts")])

@@ -28,7 +28,7 @@ from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
-from visavis.wire.media import Chunk, PcmChunk
+from visavis.wire.media import Chunk, PcmChunk, Place, TokenChunk
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -256,6 +256,73 @@ async def test_a_full_disk_ends_a_recording_with_what_can_be_played(
             assert "Range" in problem(answer, status) and answer.headers["Content-Range"]
         # Of a machine that other tests keep busy the last pictures may be late.
         assert shown[-1] / 90_000 == pytest.approx(told["duration_s"], abs=0.3)
+
+
+@pytest.mark.parametrize(
+    "fault", ["bus restarts", "bus blinks", "llm lost its bus", "llm is taken for dead"]
+)
+async def test_an_answer_that_is_being_written_has_the_words_of_one_run_of_the_model_at_a_time(
+    client: GatewayClient, doubles: Doubles, rig: Rig, fault: str
+) -> None:
+    """What was written before, and comes late, is none of it."""
+    doubles.script.silent = {"llm"}
+    async with client.session() as session:
+
+        async def write(run: int, seq: int, chars: int, text: str, *, last: bool = False) -> None:
+            place = Place(session.id, turn, seq, chars, last)
+            await doubles.bus.publish(Kind.TOKENS, TokenChunk(place, text, run=run))
+
+        turn, events = await session.ask("Hello?"), session.events()
+        await until(lambda: doubles.seen.of("llm", "begin"))
+        await write(0, 0, 0, "One two")
+        said = [(await anext(e async for e in events if e["type"] == "answer"))["text"]]
+        match fault:
+            case "bus restarts":
+                await asyncio.to_thread(rig.nats.stop)
+                await asyncio.to_thread(rig.nats.start)
+            case "bus blinks":
+                await rig.running.inside.bus.client.force_reconnect()
+            case "llm lost its bus":
+                told = control_pb2.AttachEvent(bus_lost=control_pb2.BusLost())
+                await doubles.running["llm"].events[session.id].put(told)
+            case _:
+                await doubles.stop("llm")
+                await doubles.start("llm")
+        await until(lambda: doubles.seen.of("llm", "begin")[-1].begin.run == 1)
+        await until(lambda: doubles.seen.of("tts", "resume"))
+        await until(lambda: doubles.bus.connected)
+        begin = doubles.seen.of("llm", "begin")[-1].begin
+        assert (begin.so_far, begin.turn) == ("One two", turn)
+        resume = doubles.seen.of("tts", "resume")[-1].resume
+        assert (resume.text, resume.text_run, resume.run) == ("One two", 1, 1)
+        await write(0, 1, 7, " of an earlier run")
+        await write(1, 0, 7, " three")
+        await write(0, 2, 25, " again")
+        await write(1, 1, 13, " four.", last=True)
+        async for event in events:
+            said += [event["text"]] if event["type"] == "answer" else []
+            if event.get("event") in ("finished", "failed"):
+                break
+        assert (event["event"], "".join(said)) == ("finished", "One two three four.")
+        await eventually(client.answers)
+
+
+async def test_words_that_are_lost_on_their_way_are_written_again(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    """For whatever reason; and so is the voice."""
+    doubles.script.silent = {"llm", "tts"}
+    async with client.session() as session:
+        turn = await session.ask("Hello?")
+        await until(lambda: doubles.seen.of("llm", "begin"))
+        chunk = TokenChunk(Place(session.id, turn, 1, 4), "two")
+        await doubles.bus.publish(Kind.TOKENS, chunk)
+        await until(lambda: doubles.seen.of("llm", "begin")[-1].begin.run == 1)
+        await until(lambda: doubles.seen.of("tts", "resume"))
+        assert doubles.seen.of("llm", "begin")[-1].begin.so_far == ""
+        voice = PcmChunk(Place(session.id, turn, 3, 0), 24_000, np.zeros(480, np.int16), run=1)
+        await doubles.bus.publish(Kind.VOICE, voice)
+        await until(lambda: doubles.seen.of("tts", "resume")[-1].resume.run == 2)
 
 
 @pytest.mark.parametrize("fault", ["restarts", "blinks"])

@@ -12,10 +12,11 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.api.events import StateEvent, TurnEvent, WarningEvent
+from gateway.api.events import ErrorEvent, StateEvent, TurnEvent, WarningEvent
 from gateway.talk.actions import (
     BeginAnswer,
     CallTool,
+    CloseTurn,
     ConfirmTurn,
     ContinueAnswer,
     Message,
@@ -121,7 +122,22 @@ def test_another_model_goes_on_with_the_results_of_what_the_lost_one_called(
     assert (on.messages[-1].content, on.so_far, on.chars) == ("sunny", "", 12)
     talk.token(1, "It is", last=False, now=1)
     talk.stage_lost("llm", "gone", 1)
-    assert talk.stage_back("llm", 1) == [replace(on, so_far="It is")]
+    again = of(talk.stage_back("llm", 1), ResumeAnswer)
+    assert again == [replace(on, run=2, so_far="It is")]
+    assert talk.tools_called(1, "It is", [WEATHER], 1, run=1) == [], "it was given up"
+    assert talk.tools_called(1, "It is", [WEATHER], 1, run=2)
+
+
+def test_a_tool_is_waited_for_while_the_bus_is_away_if_what_was_said_before_is_here(
+    talk: Conversation,
+) -> None:
+    asked(talk, WEATHER, text="Let me see.")
+    assert of(talk.bus_lost("gone"), ErrorEvent) == []
+    assert of(talk.tool_result("c1", "sunny", 1), ContinueAnswer)
+    talk.submit_text("And now?", 2)
+    talk.token(2, "Let me", last=False, now=2)
+    talk.tools_called(2, "Let me see.", [WEATHER], 2)
+    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(2, "failed")]
 
 
 def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:

@@ -53,10 +53,8 @@ def begin(
     )
 
 
-def behind(turn: int, so_far: str, *, chars: int = 0, blocks: int = 0) -> llm_pb2.LlmAttachRequest:
-    begun = llm_pb2.BeginTurn(
-        turn=turn, request=request(), so_far=so_far, chars=chars, blocks=blocks
-    )
+def behind(turn: int, so_far: str, **fields: int) -> llm_pb2.LlmAttachRequest:
+    begun = llm_pb2.BeginTurn(turn=turn, request=request(), so_far=so_far, **fields)
     return llm_pb2.LlmAttachRequest(begin=begun)
 
 
@@ -348,17 +346,17 @@ async def test_a_turn_is_begun_anew_where_it_was_begun_before(bus: Bus, how: str
             assert (await call.read()).WhichOneof("event") == f"turn_{how}"
             assert (await tokens_of_turn(tokens, 1))[-1].place.last
         backend.deltas, backend.hang = (Delta(" upon a time."),), False
-        await call.write(behind(1, "Once"))
+        await call.write(behind(1, "Once", run=1))
         assert (await call.read()).turn_started.turn == 1
         chunks = await tokens_of_turn(tokens, 1)
         # What was at work ends untold.
         assert not (await call.read()).turn_finished.cancelled
         # And an answer that is all there already ends, too.
         backend.deltas = (Delta(finish_reason="stop"),)
-        await call.write(behind(1, "Once upon a time."))
+        await call.write(behind(1, "Once upon a time.", run=2))
         (last,) = await tokens_of_turn(tokens, 1)
-    told = [(chunk.text, chunk.place.pts, chunk.place.seq) for chunk in (*chunks, last)]
-    assert told == [(" upon a time.", 4, 0), ("", 17, 1), ("", 17, 0)]
+    told = [(chunk.text, chunk.place.pts, chunk.place.seq, chunk.run) for chunk in (*chunks, last)]
+    assert told == [(" upon a time.", 4, 0, 1), ("", 17, 1, 1), ("", 17, 0, 2)]
 
 
 async def test_sessions_at_once_are_never_mixed(bus: Bus) -> None:

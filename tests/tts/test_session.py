@@ -46,10 +46,17 @@ class Attached:
     session: SpeakingSession
 
     async def say(
-        self, turn: int, text: str, *, last: bool = True, block: int = 0, chars: int = 0
+        self,
+        turn: int,
+        text: str,
+        *,
+        last: bool = True,
+        block: int = 0,
+        chars: int = 0,
+        run: int = 0,
     ) -> None:
         place = Place(self.name, turn, 0, chars, last=last)
-        await self.bus.publish(Kind.TOKENS, TokenChunk(place, text, block))
+        await self.bus.publish(Kind.TOKENS, TokenChunk(place, text, block, run=run))
 
     async def announce(self, turn: int) -> None:
         await self.bus.publish(Kind.TURN, TurnChunk(Place(self.name, turn, 0, 0), "interrupt"))
@@ -214,11 +221,50 @@ async def test_a_voice_that_has_missed_text_goes_on_with_the_whole_of_it(bus: Bu
         assert [mark.chars for chunk in chunks for mark in chunk.marks] == [8, 8, 15]
 
 
+async def test_of_a_text_that_another_run_goes_on_with_nothing_else_of_the_earlier_one_is_said(
+    bus: Bus,
+) -> None:
+    async with attached(bus, "runs") as stage:
+        await stage.say(1, "One two. ", last=False)
+        assert await stage.voice_until_quiet(1)
+        await stage.say(1, "Never. ", last=False, chars=9)
+        await stage.say(1, "Three", last=False, chars=9, run=1)  # before it is told
+        await stage.say(1, "late", last=False, chars=16)
+        spoken = TextMark(8, 7_200)
+        await stage.session.resume(resumption("runs", "One two. ", spoken, turn=1, run=1))
+        await stage.say(1, "later", last=False, chars=20)
+        await stage.say(1, " four.", chars=14, run=1)
+        chunks = [chunk for chunk in await stage.turn_voice(1) if chunk.run]
+        assert chunks[0].place.pts == spoken.samples
+        assert [mark.chars for chunk in chunks for mark in chunk.marks if not mark.pause] == [
+            14,
+            20,
+        ]
+
+
+async def test_what_came_of_a_text_behind_what_is_told_of_it_is_said(bus: Bus) -> None:
+    async with attached(bus, "behind") as stage:
+        await stage.say(1, "One two. ", last=False)
+        await stage.say(1, "Three.", chars=9)
+        assert await stage.voice_until_quiet(1)
+        await stage.session.resume(resumption("behind", "One", TextMark(0, 0), turn=1))
+        chunks = await stage.turn_voice(1)
+        assert [mark.chars for chunk in chunks for mark in chunk.marks][-1] == 15
+
+
 def resumption(
-    session: str, text: str, spoken: TextMark, *, turn: int = 3, complete: bool = False
+    session: str,
+    text: str,
+    spoken: TextMark,
+    *,
+    turn: int = 3,
+    complete: bool = False,
+    run: int = 0,
 ) -> Resumption:
+    """run: of the text, and of the voice."""
     announced = TurnChunk(Place(session, turn, 0, 0), "text")
-    return Resumption(announced, text, complete, Spoken(spoken.chars, spoken.samples), 0)
+    known = Spoken(spoken.chars, spoken.samples)
+    return Resumption(announced, text, complete, known, 0, run, run)
 
 
 async def test_endless_text_fails_the_turn_and_the_next_one_works(bus: Bus) -> None:

@@ -214,11 +214,13 @@ class EventStream:
         await self._events.put(pb.AttachEvent(turn_notice=notice))
 
     async def tools_called(
-        self, turn: int, text: str, calls: Iterable[tuple[str, str, str]]
+        self, turn: int, text: str, calls: Iterable[tuple[str, str, str]], run: int
     ) -> None:
-        """The turn waits for results. calls: id, name and arguments in JSON; text: said before."""
+        """The turn waits for results. calls: id, name and arguments in JSON; text: said before;
+        run: that calls.
+        """
         told = (pb.ToolCall(id=id_, name=name, arguments_json=json) for id_, name, json in calls)
-        called = pb.ToolsCalled(turn=turn, text=text, calls=told)
+        called = pb.ToolsCalled(turn=turn, text=text, calls=told, run=run)
         await self._events.put(pb.AttachEvent(tools_called=called))
 
     async def draining(self) -> None:

@@ -301,10 +301,12 @@ class Stage(Generic[TurnT]):
         await self._events.turn_notice(number, "unsupported", message)
 
     async def tools_called(
-        self, number: int, text: str, calls: Iterable[tuple[str, str, str]]
+        self, number: int, text: str, calls: Iterable[tuple[str, str, str]], run: int
     ) -> None:
-        """The turn waits for results. calls: id, name and arguments in JSON; text: said before."""
-        await self._events.tools_called(number, text, calls)
+        """The turn waits for results. calls: id, name and arguments in JSON; text: said before;
+        run: that calls.
+        """
+        await self._events.tools_called(number, text, calls, run)
 
     # The lease
 

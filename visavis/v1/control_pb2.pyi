@@ -86,14 +86,16 @@ class TurnNotice(_message.Message):
     def __init__(self, turn: _Optional[int] = ..., code: _Optional[str] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ToolsCalled(_message.Message):
-    __slots__ = ("turn", "text", "calls")
+    __slots__ = ("turn", "text", "calls", "run")
     TURN_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     CALLS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     turn: int
     text: str
     calls: _containers.RepeatedCompositeFieldContainer[ToolCall]
-    def __init__(self, turn: _Optional[int] = ..., text: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ...) -> None: ...
+    run: int
+    def __init__(self, turn: _Optional[int] = ..., text: _Optional[str] = ..., calls: _Optional[_Iterable[_Union[ToolCall, _Mapping]]] = ..., run: _Optional[int] = ...) -> None: ...
 
 class ToolCall(_message.Message):
     __slots__ = ("id", "name", "arguments_json")

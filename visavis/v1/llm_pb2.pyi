@@ -151,20 +151,22 @@ class ReadAhead(_message.Message):
     def __init__(self, request: _Optional[_Union[GenerateRequest, _Mapping]] = ...) -> None: ...
 
 class BeginTurn(_message.Message):
-    __slots__ = ("turn", "request", "held", "so_far", "chars", "blocks")
+    __slots__ = ("turn", "request", "held", "so_far", "chars", "blocks", "run")
     TURN_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     HELD_FIELD_NUMBER: _ClassVar[int]
     SO_FAR_FIELD_NUMBER: _ClassVar[int]
     CHARS_FIELD_NUMBER: _ClassVar[int]
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     turn: int
     request: GenerateRequest
     held: bool
     so_far: str
     chars: int
     blocks: int
-    def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., held: _Optional[bool] = ..., so_far: _Optional[str] = ..., chars: _Optional[int] = ..., blocks: _Optional[int] = ...) -> None: ...
+    run: int
+    def __init__(self, turn: _Optional[int] = ..., request: _Optional[_Union[GenerateRequest, _Mapping]] = ..., held: _Optional[bool] = ..., so_far: _Optional[str] = ..., chars: _Optional[int] = ..., blocks: _Optional[int] = ..., run: _Optional[int] = ...) -> None: ...
 
 class ContinueTurn(_message.Message):
     __slots__ = ("turn", "request")

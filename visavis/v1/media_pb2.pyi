@@ -45,18 +45,20 @@ class StageStamp(_message.Message):
     def __init__(self, stage: _Optional[str] = ..., monotonic_ns: _Optional[int] = ..., clock: _Optional[int] = ...) -> None: ...
 
 class PcmChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks", "recorded")
+    __slots__ = ("header", "sample_rate_hz", "pcm_s16le", "marks", "recorded", "run")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     PCM_S16LE_FIELD_NUMBER: _ClassVar[int]
     MARKS_FIELD_NUMBER: _ClassVar[int]
     RECORDED_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     pcm_s16le: bytes
     marks: _containers.RepeatedCompositeFieldContainer[TextMark]
     recorded: bool
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ..., recorded: _Optional[bool] = ...) -> None: ...
+    run: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., pcm_s16le: _Optional[bytes] = ..., marks: _Optional[_Iterable[_Union[TextMark, _Mapping]]] = ..., recorded: _Optional[bool] = ..., run: _Optional[int] = ...) -> None: ...
 
 class TextMark(_message.Message):
     __slots__ = ("chars", "samples", "pause")
@@ -137,16 +139,18 @@ class TurnChunk(_message.Message):
     def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., reason: _Optional[str] = ..., held: _Optional[bool] = ..., style: _Optional[str] = ..., motion_frame: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
 
 class TokenChunk(_message.Message):
-    __slots__ = ("header", "text", "block", "language")
+    __slots__ = ("header", "text", "block", "language", "run")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     BLOCK_FIELD_NUMBER: _ClassVar[int]
     LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     text: str
     block: int
     language: str
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ..., block: _Optional[int] = ..., language: _Optional[str] = ...) -> None: ...
+    run: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., text: _Optional[str] = ..., block: _Optional[int] = ..., language: _Optional[str] = ..., run: _Optional[int] = ...) -> None: ...
 
 class PhonemeSpan(_message.Message):
     __slots__ = ("symbol", "start_samples", "duration_samples")
@@ -159,7 +163,7 @@ class PhonemeSpan(_message.Message):
     def __init__(self, symbol: _Optional[str] = ..., start_samples: _Optional[int] = ..., duration_samples: _Optional[int] = ...) -> None: ...
 
 class MelChunk(_message.Message):
-    __slots__ = ("header", "sample_rate_hz", "hop_samples", "n_mels", "mel_f16le", "phonemes", "style")
+    __slots__ = ("header", "sample_rate_hz", "hop_samples", "n_mels", "mel_f16le", "phonemes", "style", "run")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SAMPLE_RATE_HZ_FIELD_NUMBER: _ClassVar[int]
     HOP_SAMPLES_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +171,7 @@ class MelChunk(_message.Message):
     MEL_F16LE_FIELD_NUMBER: _ClassVar[int]
     PHONEMES_FIELD_NUMBER: _ClassVar[int]
     STYLE_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
     header: ChunkHeader
     sample_rate_hz: int
     hop_samples: int
@@ -174,7 +179,8 @@ class MelChunk(_message.Message):
     mel_f16le: bytes
     phonemes: _containers.RepeatedCompositeFieldContainer[PhonemeSpan]
     style: str
-    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ...) -> None: ...
+    run: int
+    def __init__(self, header: _Optional[_Union[ChunkHeader, _Mapping]] = ..., sample_rate_hz: _Optional[int] = ..., hop_samples: _Optional[int] = ..., n_mels: _Optional[int] = ..., mel_f16le: _Optional[bytes] = ..., phonemes: _Optional[_Iterable[_Union[PhonemeSpan, _Mapping]]] = ..., style: _Optional[str] = ..., run: _Optional[int] = ...) -> None: ...
 
 class VideoChunk(_message.Message):
     __slots__ = ("header", "live", "codec", "keyframe", "width", "height", "fps", "data", "number", "motion_frame", "loop", "at_rest", "listening")

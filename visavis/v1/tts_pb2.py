@@ -26,7 +26,7 @@ from visavis.v1 import control_pb2 as visavis_dot_v1_dot_control__pb2
 from visavis.v1 import media_pb2 as visavis_dot_v1_dot_media__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/tts.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\x95\x01\n\x0fSynthesisConfig\x12\x10\n\x08language\x18\x01 \x01(\t\x12\r\n\x05voice\x18\x02 \x01(\t\x12\r\n\x05speed\x18\x03 \x01(\x02\x12\x13\n\x06volume\x18\x04 \x01(\x02H\x00\x88\x01\x01\x12\r\n\x05style\x18\x05 \x01(\t\x12\x13\n\x0bpitch_range\x18\x06 \x01(\x02\x12\x0e\n\x06\x65nergy\x18\x07 \x01(\x02\x42\t\n\x07_volume\"]\n\x11SynthesizeRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfigH\x00\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x42\t\n\x07request\"\x96\x01\n\x12SynthesizeResponse\x12%\n\x05voice\x18\x01 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12(\n\x06notice\x18\x03 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x42\n\n\x08response\"\xa9\x01\n\x10TtsAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.TtsAttachConfigH\x00\x12\x30\n\tsynthesis\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfigH\x00\x12)\n\x06resume\x18\x03 \x01(\x0b\x32\x17.visavis.v1.ResumeVoiceH\x00\x42\t\n\x07request\"\x89\x01\n\x0bResumeVoice\x12#\n\x04turn\x18\x01 \x01(\x0b\x32\x15.visavis.v1.TurnChunk\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\r\n\x05\x63hars\x18\x04 \x01(\r\x12\x0f\n\x07samples\x18\x05 \x01(\x03\x12\x15\n\rheard_samples\x18\x06 \x01(\x03\"d\n\x0fTtsAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12.\n\tsynthesis\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfig\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\"%\n\x11ListVoicesRequest\x12\x10\n\x08language\x18\x01 \x01(\t\"7\n\x12ListVoicesResponse\x12!\n\x06voices\x18\x01 \x03(\x0b\x32\x11.visavis.v1.Voice\"\x98\x01\n\x05Voice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\x0e\n\x06gender\x18\x03 \x01(\t\x12\x16\n\x0esample_rate_hz\x18\x04 \x01(\r\x12\x0f\n\x07licence\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x10\n\x08\x63ontrols\x18\x07 \x03(\t\x12\x0e\n\x06styles\x18\x08 \x03(\t\"M\n\x10PrerenderRequest\x12+\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfig\x12\x0c\n\x04text\x18\x02 \x01(\t\"C\n\x11PrerenderResponse\x12\x0f\n\x07phrases\x18\x01 \x01(\r\x12\x0c\n\x04made\x18\x02 \x01(\r\x12\x0f\n\x07\x65victed\x18\x03 \x01(\r\"\x14\n\x12ListPhrasesRequest\"\x93\x01\n\x13ListPhrasesResponse\x12\'\n\x07phrases\x18\x01 \x03(\x0b\x32\x16.visavis.v1.KeptPhrase\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x13\n\x0blimit_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04hits\x18\x04 \x01(\x04\x12\x0e\n\x06misses\x18\x05 \x01(\x04\x12\x11\n\tevictions\x18\x06 \x01(\x04\"x\n\nKeptPhrase\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\r\n\x05voice\x18\x03 \x01(\t\x12\r\n\x05speed\x18\x04 \x01(\x02\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\"\x15\n\x13\x43learPhrasesRequest\"\'\n\x14\x43learPhrasesResponse\x12\x0f\n\x07removed\x18\x01 \x01(\r2\xa7\x04\n\x0fSpeechSynthesis\x12O\n\nSynthesize\x12\x1d.visavis.v1.SynthesizeRequest\x1a\x1e.visavis.v1.SynthesizeResponse(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.TtsAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12K\n\nListVoices\x12\x1d.visavis.v1.ListVoicesRequest\x1a\x1e.visavis.v1.ListVoicesResponse\x12H\n\tPrerender\x12\x1c.visavis.v1.PrerenderRequest\x1a\x1d.visavis.v1.PrerenderResponse\x12N\n\x0bListPhrases\x12\x1e.visavis.v1.ListPhrasesRequest\x1a\x1f.visavis.v1.ListPhrasesResponse\x12Q\n\x0c\x43learPhrases\x12\x1f.visavis.v1.ClearPhrasesRequest\x1a .visavis.v1.ClearPhrasesResponse\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/tts.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\x1a\x16visavis/v1/media.proto\"\x95\x01\n\x0fSynthesisConfig\x12\x10\n\x08language\x18\x01 \x01(\t\x12\r\n\x05voice\x18\x02 \x01(\t\x12\r\n\x05speed\x18\x03 \x01(\x02\x12\x13\n\x06volume\x18\x04 \x01(\x02H\x00\x88\x01\x01\x12\r\n\x05style\x18\x05 \x01(\t\x12\x13\n\x0bpitch_range\x18\x06 \x01(\x02\x12\x0e\n\x06\x65nergy\x18\x07 \x01(\x02\x42\t\n\x07_volume\"]\n\x11SynthesizeRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfigH\x00\x12\x0e\n\x04text\x18\x02 \x01(\tH\x00\x42\t\n\x07request\"\x96\x01\n\x12SynthesizeResponse\x12%\n\x05voice\x18\x01 \x01(\x0b\x32\x14.visavis.v1.PcmChunkH\x00\x12#\n\x03mel\x18\x02 \x01(\x0b\x32\x14.visavis.v1.MelChunkH\x00\x12(\n\x06notice\x18\x03 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x42\n\n\x08response\"\xa9\x01\n\x10TtsAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.TtsAttachConfigH\x00\x12\x30\n\tsynthesis\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfigH\x00\x12)\n\x06resume\x18\x03 \x01(\x0b\x32\x17.visavis.v1.ResumeVoiceH\x00\x42\t\n\x07request\"\xa8\x01\n\x0bResumeVoice\x12#\n\x04turn\x18\x01 \x01(\x0b\x32\x15.visavis.v1.TurnChunk\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12\r\n\x05\x63hars\x18\x04 \x01(\r\x12\x0f\n\x07samples\x18\x05 \x01(\x03\x12\x15\n\rheard_samples\x18\x06 \x01(\x03\x12\x0b\n\x03run\x18\x07 \x01(\r\x12\x10\n\x08text_run\x18\x08 \x01(\r\"d\n\x0fTtsAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12.\n\tsynthesis\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfig\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\"%\n\x11ListVoicesRequest\x12\x10\n\x08language\x18\x01 \x01(\t\"7\n\x12ListVoicesResponse\x12!\n\x06voices\x18\x01 \x03(\x0b\x32\x11.visavis.v1.Voice\"\x98\x01\n\x05Voice\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tlanguages\x18\x02 \x03(\t\x12\x0e\n\x06gender\x18\x03 \x01(\t\x12\x16\n\x0esample_rate_hz\x18\x04 \x01(\r\x12\x0f\n\x07licence\x18\x05 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x06 \x01(\t\x12\x10\n\x08\x63ontrols\x18\x07 \x03(\t\x12\x0e\n\x06styles\x18\x08 \x03(\t\"M\n\x10PrerenderRequest\x12+\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.SynthesisConfig\x12\x0c\n\x04text\x18\x02 \x01(\t\"C\n\x11PrerenderResponse\x12\x0f\n\x07phrases\x18\x01 \x01(\r\x12\x0c\n\x04made\x18\x02 \x01(\r\x12\x0f\n\x07\x65victed\x18\x03 \x01(\r\"\x14\n\x12ListPhrasesRequest\"\x93\x01\n\x13ListPhrasesResponse\x12\'\n\x07phrases\x18\x01 \x03(\x0b\x32\x16.visavis.v1.KeptPhrase\x12\r\n\x05\x62ytes\x18\x02 \x01(\x04\x12\x13\n\x0blimit_bytes\x18\x03 \x01(\x04\x12\x0c\n\x04hits\x18\x04 \x01(\x04\x12\x0e\n\x06misses\x18\x05 \x01(\x04\x12\x11\n\tevictions\x18\x06 \x01(\x04\"x\n\nKeptPhrase\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\r\n\x05voice\x18\x03 \x01(\t\x12\r\n\x05speed\x18\x04 \x01(\x02\x12\x0f\n\x07seconds\x18\x05 \x01(\x01\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x0c\n\x04hits\x18\x07 \x01(\x04\"\x15\n\x13\x43learPhrasesRequest\"\'\n\x14\x43learPhrasesResponse\x12\x0f\n\x07removed\x18\x01 \x01(\r2\xa7\x04\n\x0fSpeechSynthesis\x12O\n\nSynthesize\x12\x1d.visavis.v1.SynthesizeRequest\x1a\x1e.visavis.v1.SynthesizeResponse(\x01\x30\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.TtsAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12K\n\nListVoices\x12\x1d.visavis.v1.ListVoicesRequest\x1a\x1e.visavis.v1.ListVoicesResponse\x12H\n\tPrerender\x12\x1c.visavis.v1.PrerenderRequest\x1a\x1d.visavis.v1.PrerenderResponse\x12N\n\x0bListPhrases\x12\x1e.visavis.v1.ListPhrasesRequest\x1a\x1f.visavis.v1.ListPhrasesResponse\x12Q\n\x0c\x43learPhrases\x12\x1f.visavis.v1.ClearPhrasesRequest\x1a .visavis.v1.ClearPhrasesResponse\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -42,29 +42,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TTSATTACHREQUEST']._serialized_start=487
   _globals['_TTSATTACHREQUEST']._serialized_end=656
   _globals['_RESUMEVOICE']._serialized_start=659
-  _globals['_RESUMEVOICE']._serialized_end=796
-  _globals['_TTSATTACHCONFIG']._serialized_start=798
-  _globals['_TTSATTACHCONFIG']._serialized_end=898
-  _globals['_LISTVOICESREQUEST']._serialized_start=900
-  _globals['_LISTVOICESREQUEST']._serialized_end=937
-  _globals['_LISTVOICESRESPONSE']._serialized_start=939
-  _globals['_LISTVOICESRESPONSE']._serialized_end=994
-  _globals['_VOICE']._serialized_start=997
-  _globals['_VOICE']._serialized_end=1149
-  _globals['_PRERENDERREQUEST']._serialized_start=1151
-  _globals['_PRERENDERREQUEST']._serialized_end=1228
-  _globals['_PRERENDERRESPONSE']._serialized_start=1230
-  _globals['_PRERENDERRESPONSE']._serialized_end=1297
-  _globals['_LISTPHRASESREQUEST']._serialized_start=1299
-  _globals['_LISTPHRASESREQUEST']._serialized_end=1319
-  _globals['_LISTPHRASESRESPONSE']._serialized_start=1322
-  _globals['_LISTPHRASESRESPONSE']._serialized_end=1469
-  _globals['_KEPTPHRASE']._serialized_start=1471
-  _globals['_KEPTPHRASE']._serialized_end=1591
-  _globals['_CLEARPHRASESREQUEST']._serialized_start=1593
-  _globals['_CLEARPHRASESREQUEST']._serialized_end=1614
-  _globals['_CLEARPHRASESRESPONSE']._serialized_start=1616
-  _globals['_CLEARPHRASESRESPONSE']._serialized_end=1655
-  _globals['_SPEECHSYNTHESIS']._serialized_start=1658
-  _globals['_SPEECHSYNTHESIS']._serialized_end=2209
+  _globals['_RESUMEVOICE']._serialized_end=827
+  _globals['_TTSATTACHCONFIG']._serialized_start=829
+  _globals['_TTSATTACHCONFIG']._serialized_end=929
+  _globals['_LISTVOICESREQUEST']._serialized_start=931
+  _globals['_LISTVOICESREQUEST']._serialized_end=968
+  _globals['_LISTVOICESRESPONSE']._serialized_start=970
+  _globals['_LISTVOICESRESPONSE']._serialized_end=1025
+  _globals['_VOICE']._serialized_start=1028
+  _globals['_VOICE']._serialized_end=1180
+  _globals['_PRERENDERREQUEST']._serialized_start=1182
+  _globals['_PRERENDERREQUEST']._serialized_end=1259
+  _globals['_PRERENDERRESPONSE']._serialized_start=1261
+  _globals['_PRERENDERRESPONSE']._serialized_end=1328
+  _globals['_LISTPHRASESREQUEST']._serialized_start=1330
+  _globals['_LISTPHRASESREQUEST']._serialized_end=1350
+  _globals['_LISTPHRASESRESPONSE']._serialized_start=1353
+  _globals['_LISTPHRASESRESPONSE']._serialized_end=1500
+  _globals['_KEPTPHRASE']._serialized_start=1502
+  _globals['_KEPTPHRASE']._serialized_end=1622
+  _globals['_CLEARPHRASESREQUEST']._serialized_start=1624
+  _globals['_CLEARPHRASESREQUEST']._serialized_end=1645
+  _globals['_CLEARPHRASESRESPONSE']._serialized_start=1647
+  _globals['_CLEARPHRASESRESPONSE']._serialized_end=1686
+  _globals['_SPEECHSYNTHESIS']._serialized_start=1689
+  _globals['_SPEECHSYNTHESIS']._serialized_end=2240
 # @@protoc_insertion_point(module_scope)

@@ -55,20 +55,24 @@ class TtsAttachRequest(_message.Message):
     def __init__(self, config: _Optional[_Union[TtsAttachConfig, _Mapping]] = ..., synthesis: _Optional[_Union[SynthesisConfig, _Mapping]] = ..., resume: _Optional[_Union[ResumeVoice, _Mapping]] = ...) -> None: ...
 
 class ResumeVoice(_message.Message):
-    __slots__ = ("turn", "text", "complete", "chars", "samples", "heard_samples")
+    __slots__ = ("turn", "text", "complete", "chars", "samples", "heard_samples", "run", "text_run")
     TURN_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     CHARS_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     HEARD_SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    RUN_FIELD_NUMBER: _ClassVar[int]
+    TEXT_RUN_FIELD_NUMBER: _ClassVar[int]
     turn: _media_pb2.TurnChunk
     text: str
     complete: bool
     chars: int
     samples: int
     heard_samples: int
-    def __init__(self, turn: _Optional[_Union[_media_pb2.TurnChunk, _Mapping]] = ..., text: _Optional[str] = ..., complete: _Optional[bool] = ..., chars: _Optional[int] = ..., samples: _Optional[int] = ..., heard_samples: _Optional[int] = ...) -> None: ...
+    run: int
+    text_run: int
+    def __init__(self, turn: _Optional[_Union[_media_pb2.TurnChunk, _Mapping]] = ..., text: _Optional[str] = ..., complete: _Optional[bool] = ..., chars: _Optional[int] = ..., samples: _Optional[int] = ..., heard_samples: _Optional[int] = ..., run: _Optional[int] = ..., text_run: _Optional[int] = ...) -> None: ...
 
 class TtsAttachConfig(_message.Message):
     __slots__ = ("session", "synthesis", "admitted")

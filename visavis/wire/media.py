@@ -205,6 +205,8 @@ class PcmChunk(OnTheWire):
     pcm: Annotated[NDArray[np.int16], _PCM]
     marks: tuple[TextMark, ...] = ()
     recorded: bool = False
+    run: int = 0
+    """Of a voice that was told to go on: what is of an earlier one is void."""
 
     @property
     def start_s(self) -> float:
@@ -266,6 +268,8 @@ class TokenChunk(OnTheWire):
     """0: it is said; else the block, from 1 on, that it is a piece of: shown and not said."""
     language: str = ""
     """Of a block's code; "markdown" of a table; "": not known."""
+    run: int = 0
+    """Of the language model, where the turn was begun anew: what is of an earlier one is void."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,8 @@ class MelChunk(OnTheWire):
     mel: Annotated[NDArray[np.float32], _MEL]
     phonemes: tuple[PhonemeSpan, ...] = ()
     style: str = ""
+    run: int = 0
+    """As in PcmChunk."""
 
     @property
     def n_mels(self) -> int:
