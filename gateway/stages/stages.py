@@ -536,7 +536,7 @@ class StageNews:
                 lost = self._conversation.stage_lost(service, message, self._clock.now())
                 self._perform(lost)
                 self._hear_anew()
-            else:
+            elif not event.bus_lost.away:  # before that it hears nothing, and nobody hears it
                 self._perform(self._conversation.stage_lost_bus(service))
         elif kind == "turn_notice":
             notice = event.turn_notice

@@ -612,7 +612,7 @@ class Conversation:
 
     def stage_lost_bus(self, stage: str) -> list[Action]:
         """A stage that has a part in turns has missed something, or what it said was lost: its own
-        connection to the bus has gone, or is back.
+        connection to the bus had gone, and is back.
         """
         if self._turn is None:
             return [self._announce("failed")]  # it may not know that the last one is over

@@ -227,9 +227,9 @@ class EventStream:
         """The replica is about to end: the session is to go to another one, between turns."""
         await self._events.put(pb.AttachEvent(draining=pb.Draining()))
 
-    async def bus_lost(self) -> None:
+    async def bus_lost(self, *, away: bool) -> None:
         """The replica's connection to the bus has gone, or is back: chunks may be lost."""
-        await self._events.put(pb.AttachEvent(bus_lost=pb.BusLost()))
+        await self._events.put(pb.AttachEvent(bus_lost=pb.BusLost(away=away)))
 
     async def serve(
         self,

@@ -344,7 +344,7 @@ class Stage(Generic[TurnT]):
         losses = self._bus.losses
         while True:
             losses = await self._bus.next_loss(losses)
-            await self._events.bus_lost()
+            await self._events.bus_lost(away=not self._bus.connected)
 
     async def _follow(self, announced: Callable[[TurnChunk], None]) -> None:
         async for chunk in self._inputs[Kind.TURN]:

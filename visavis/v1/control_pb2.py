@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18visavis/v1/control.proto\x12\nvisavis.v1\"\x86\x03\n\x0b\x41ttachEvent\x12(\n\x05ready\x18\x01 \x01(\x0b\x32\x17.visavis.v1.AttachReadyH\x00\x12/\n\x0cturn_started\x18\x02 \x01(\x0b\x32\x17.visavis.v1.TurnStartedH\x00\x12\x31\n\rturn_finished\x18\x03 \x01(\x0b\x32\x18.visavis.v1.TurnFinishedH\x00\x12-\n\x0bturn_failed\x18\x04 \x01(\x0b\x32\x16.visavis.v1.TurnFailedH\x00\x12-\n\x0bturn_notice\x18\x05 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x12(\n\x08\x64raining\x18\x06 \x01(\x0b\x32\x14.visavis.v1.DrainingH\x00\x12/\n\x0ctools_called\x18\x07 \x01(\x0b\x32\x17.visavis.v1.ToolsCalledH\x00\x12\'\n\x08\x62us_lost\x18\x08 \x01(\x0b\x32\x13.visavis.v1.BusLostH\x00\x42\x07\n\x05\x65vent\"\n\n\x08\x44raining\"\t\n\x07\x42usLost\"\x1f\n\x0b\x41ttachReady\x12\x10\n\x08instance\x18\x01 \x01(\t\"\x1b\n\x0bTurnStarted\x12\x0c\n\x04turn\x18\x01 \x01(\r\"\xa9\x01\n\x0cTurnFinished\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x36\n\x07seconds\x18\x02 \x03(\x0b\x32%.visavis.v1.TurnFinished.SecondsEntry\x12\x10\n\x08produced\x18\x03 \x01(\x04\x12\x11\n\tcancelled\x18\x04 \x01(\x08\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"9\n\nTurnFailed\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"9\n\nTurnNotice\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"[\n\x0bToolsCalled\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12#\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32\x14.visavis.v1.ToolCall\x12\x0b\n\x03run\x18\x04 \x01(\r\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\x12\n\x10GetStatusRequest\"\xf5\x01\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12)\n\x07\x65ngines\x18\x04 \x03(\x0b\x32\x18.visavis.v1.EngineStatus\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x12\n\nfree_slots\x18\x06 \x01(\r\x12\x11\n\tlanguages\x18\x07 \x03(\t\x12\'\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x18.visavis.v1.ClockReading\x12&\n\x08\x63\x61pacity\x18\t \x01(\x0b\x32\x14.visavis.v1.Capacity\"\xf3\x02\n\x08\x43\x61pacity\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07machine\x18\x03 \x01(\x07\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12\x12\n\nfree_slots\x18\x05 \x01(\r\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x13\n\x0bunit_cost_s\x18\x07 \x01(\x01\x12\x13\n\x0bunits_per_s\x18\x08 \x01(\x01\x12\x12\n\nlate_p95_s\x18\t \x01(\x01\x12\x17\n\x0fpredicted_p95_s\x18\n \x01(\x01\x12\x13\n\x0b\x61lone_p95_s\x18\x0b \x01(\x01\x12\r\n\x05slack\x18\x0c \x01(\x01\x12\x15\n\rsession_cores\x18\r \x01(\x01\x12\x12\n\nused_cores\x18\x0e \x01(\x01\x12\x17\n\x0frun_queue_share\x18\x0f \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x10 \x01(\x04\x12\x19\n\x11\x66ree_memory_bytes\x18\x11 \x01(\x04\x12\x0c\n\x04\x64uty\x18\x12 \x01(\x01\"3\n\x0c\x43lockReading\x12\r\n\x05\x63lock\x18\x01 \x01(\x07\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\"]\n\x0c\x45ngineStatus\x12\x0e\n\x06\x62undle\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18visavis/v1/control.proto\x12\nvisavis.v1\"\x86\x03\n\x0b\x41ttachEvent\x12(\n\x05ready\x18\x01 \x01(\x0b\x32\x17.visavis.v1.AttachReadyH\x00\x12/\n\x0cturn_started\x18\x02 \x01(\x0b\x32\x17.visavis.v1.TurnStartedH\x00\x12\x31\n\rturn_finished\x18\x03 \x01(\x0b\x32\x18.visavis.v1.TurnFinishedH\x00\x12-\n\x0bturn_failed\x18\x04 \x01(\x0b\x32\x16.visavis.v1.TurnFailedH\x00\x12-\n\x0bturn_notice\x18\x05 \x01(\x0b\x32\x16.visavis.v1.TurnNoticeH\x00\x12(\n\x08\x64raining\x18\x06 \x01(\x0b\x32\x14.visavis.v1.DrainingH\x00\x12/\n\x0ctools_called\x18\x07 \x01(\x0b\x32\x17.visavis.v1.ToolsCalledH\x00\x12\'\n\x08\x62us_lost\x18\x08 \x01(\x0b\x32\x13.visavis.v1.BusLostH\x00\x42\x07\n\x05\x65vent\"\n\n\x08\x44raining\"\x17\n\x07\x42usLost\x12\x0c\n\x04\x61way\x18\x01 \x01(\x08\"\x1f\n\x0b\x41ttachReady\x12\x10\n\x08instance\x18\x01 \x01(\t\"\x1b\n\x0bTurnStarted\x12\x0c\n\x04turn\x18\x01 \x01(\r\"\xa9\x01\n\x0cTurnFinished\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x36\n\x07seconds\x18\x02 \x03(\x0b\x32%.visavis.v1.TurnFinished.SecondsEntry\x12\x10\n\x08produced\x18\x03 \x01(\x04\x12\x11\n\tcancelled\x18\x04 \x01(\x08\x1a.\n\x0cSecondsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x01:\x02\x38\x01\"9\n\nTurnFailed\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"9\n\nTurnNotice\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04\x63ode\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\"[\n\x0bToolsCalled\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12#\n\x05\x63\x61lls\x18\x03 \x03(\x0b\x32\x14.visavis.v1.ToolCall\x12\x0b\n\x03run\x18\x04 \x01(\r\"<\n\x08ToolCall\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x03 \x01(\t\"\x12\n\x10GetStatusRequest\"\xf5\x01\n\rServiceStatus\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12)\n\x07\x65ngines\x18\x04 \x03(\x0b\x32\x18.visavis.v1.EngineStatus\x12\r\n\x05slots\x18\x05 \x01(\r\x12\x12\n\nfree_slots\x18\x06 \x01(\r\x12\x11\n\tlanguages\x18\x07 \x03(\t\x12\'\n\x05\x63lock\x18\x08 \x01(\x0b\x32\x18.visavis.v1.ClockReading\x12&\n\x08\x63\x61pacity\x18\t \x01(\x0b\x32\x14.visavis.v1.Capacity\"\xf3\x02\n\x08\x43\x61pacity\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07machine\x18\x03 \x01(\x07\x12\x10\n\x08sessions\x18\x04 \x01(\r\x12\x12\n\nfree_slots\x18\x05 \x01(\r\x12\x0f\n\x07refusal\x18\x06 \x01(\t\x12\x13\n\x0bunit_cost_s\x18\x07 \x01(\x01\x12\x13\n\x0bunits_per_s\x18\x08 \x01(\x01\x12\x12\n\nlate_p95_s\x18\t \x01(\x01\x12\x17\n\x0fpredicted_p95_s\x18\n \x01(\x01\x12\x13\n\x0b\x61lone_p95_s\x18\x0b \x01(\x01\x12\r\n\x05slack\x18\x0c \x01(\x01\x12\x15\n\rsession_cores\x18\r \x01(\x01\x12\x12\n\nused_cores\x18\x0e \x01(\x01\x12\x17\n\x0frun_queue_share\x18\x0f \x01(\x01\x12\x14\n\x0cmemory_bytes\x18\x10 \x01(\x04\x12\x19\n\x11\x66ree_memory_bytes\x18\x11 \x01(\x04\x12\x0c\n\x04\x64uty\x18\x12 \x01(\x01\"3\n\x0c\x43lockReading\x12\r\n\x05\x63lock\x18\x01 \x01(\x07\x12\x14\n\x0cmonotonic_ns\x18\x02 \x01(\x04\"]\n\x0c\x45ngineStatus\x12\x0e\n\x06\x62undle\x18\x01 \x01(\t\x12\x0f\n\x07\x62\x61\x63kend\x18\x02 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x03 \x01(\t\x12\x0e\n\x06\x64\x65tail\x18\x04 \x01(\t\x12\x0c\n\x04\x66ile\x18\x05 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,31 +38,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DRAINING']._serialized_start=433
   _globals['_DRAINING']._serialized_end=443
   _globals['_BUSLOST']._serialized_start=445
-  _globals['_BUSLOST']._serialized_end=454
-  _globals['_ATTACHREADY']._serialized_start=456
-  _globals['_ATTACHREADY']._serialized_end=487
-  _globals['_TURNSTARTED']._serialized_start=489
-  _globals['_TURNSTARTED']._serialized_end=516
-  _globals['_TURNFINISHED']._serialized_start=519
-  _globals['_TURNFINISHED']._serialized_end=688
-  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_start=642
-  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_end=688
-  _globals['_TURNFAILED']._serialized_start=690
-  _globals['_TURNFAILED']._serialized_end=747
-  _globals['_TURNNOTICE']._serialized_start=749
-  _globals['_TURNNOTICE']._serialized_end=806
-  _globals['_TOOLSCALLED']._serialized_start=808
-  _globals['_TOOLSCALLED']._serialized_end=899
-  _globals['_TOOLCALL']._serialized_start=901
-  _globals['_TOOLCALL']._serialized_end=961
-  _globals['_GETSTATUSREQUEST']._serialized_start=963
-  _globals['_GETSTATUSREQUEST']._serialized_end=981
-  _globals['_SERVICESTATUS']._serialized_start=984
-  _globals['_SERVICESTATUS']._serialized_end=1229
-  _globals['_CAPACITY']._serialized_start=1232
-  _globals['_CAPACITY']._serialized_end=1603
-  _globals['_CLOCKREADING']._serialized_start=1605
-  _globals['_CLOCKREADING']._serialized_end=1656
-  _globals['_ENGINESTATUS']._serialized_start=1658
-  _globals['_ENGINESTATUS']._serialized_end=1751
+  _globals['_BUSLOST']._serialized_end=468
+  _globals['_ATTACHREADY']._serialized_start=470
+  _globals['_ATTACHREADY']._serialized_end=501
+  _globals['_TURNSTARTED']._serialized_start=503
+  _globals['_TURNSTARTED']._serialized_end=530
+  _globals['_TURNFINISHED']._serialized_start=533
+  _globals['_TURNFINISHED']._serialized_end=702
+  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_start=656
+  _globals['_TURNFINISHED_SECONDSENTRY']._serialized_end=702
+  _globals['_TURNFAILED']._serialized_start=704
+  _globals['_TURNFAILED']._serialized_end=761
+  _globals['_TURNNOTICE']._serialized_start=763
+  _globals['_TURNNOTICE']._serialized_end=820
+  _globals['_TOOLSCALLED']._serialized_start=822
+  _globals['_TOOLSCALLED']._serialized_end=913
+  _globals['_TOOLCALL']._serialized_start=915
+  _globals['_TOOLCALL']._serialized_end=975
+  _globals['_GETSTATUSREQUEST']._serialized_start=977
+  _globals['_GETSTATUSREQUEST']._serialized_end=995
+  _globals['_SERVICESTATUS']._serialized_start=998
+  _globals['_SERVICESTATUS']._serialized_end=1243
+  _globals['_CAPACITY']._serialized_start=1246
+  _globals['_CAPACITY']._serialized_end=1617
+  _globals['_CLOCKREADING']._serialized_start=1619
+  _globals['_CLOCKREADING']._serialized_end=1670
+  _globals['_ENGINESTATUS']._serialized_start=1672
+  _globals['_ENGINESTATUS']._serialized_end=1765
 # @@protoc_insertion_point(module_scope)

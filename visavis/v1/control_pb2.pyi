@@ -31,8 +31,10 @@ class Draining(_message.Message):
     def __init__(self) -> None: ...
 
 class BusLost(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("away",)
+    AWAY_FIELD_NUMBER: _ClassVar[int]
+    away: bool
+    def __init__(self, away: _Optional[bool] = ...) -> None: ...
 
 class AttachReady(_message.Message):
     __slots__ = ("instance",)
