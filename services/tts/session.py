@@ -93,7 +93,7 @@ class SpokenTurn(Turn):
     def _resume(self, resumed: Resumption) -> None:
         self.spoken = resumed.spoken
         self.run, self._text_run = resumed.run, resumed.text_run
-        self.ledger.produced_samples = resumed.spoken.samples
+        self.ledger.goes_on(resumed.spoken.samples)
         self.heard(resumed.heard_samples)
         self._take(resumed.text, last=resumed.complete)
 

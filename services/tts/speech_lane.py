@@ -85,6 +85,11 @@ class TurnLedger:
             self.first_voice = now
             self.stamps = (*self.stamps, self._voice_made.renamed("tts.first_finished"))
 
+    def goes_on(self, samples: int) -> None:
+        """So much of it was made before: it speaks, and may break off."""
+        self.produced_samples = samples
+        self.first_voice = self.clock.now() if samples else None
+
     def heard(self, samples: int) -> None:
         """So much of it has been heard by now."""
         if samples:

@@ -326,6 +326,14 @@ def test_a_turn_is_hurried_while_that_can_save_its_voice_from_breaking_off() -> 
     assert not turn.hurried(0.15)  # silence already
 
 
+def test_a_voice_that_goes_on_knows_when_it_would_break_off() -> None:
+    clock = ManualClock()
+    begun = resumption("one", "Once upon", TextMark(9, 12_000))
+    turn = SpokenTurn(1, TurnLedger(clock, clock.now(), "en"), 24_000, clock, begun)
+    clock.advance(0.1)
+    assert turn.spare_s(0.15) == pytest.approx(0.25)  # 0.4 s are left
+
+
 def test_the_time_that_phrases_take_is_reckoned_with_those_that_take_longer() -> None:
     making = MakingTime()
     assert making.likely_s == pytest.approx(0.15)
