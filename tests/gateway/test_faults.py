@@ -295,8 +295,8 @@ async def test_an_answer_that_is_being_written_has_the_words_of_one_run_of_the_m
         assert (begin.so_far, begin.turn) == ("One two", turn)
         resume = doubles.seen.of("tts", "resume")[-1].resume
         assert (resume.text, resume.text_run, resume.run) == ("One two", 1, 1)
-        await write(0, 1, 7, " of an earlier run")
         await write(1, 0, 7, " three")
+        await write(0, 1, 7, " of an earlier run")
         await write(0, 2, 25, " again")
         await write(1, 1, 13, " four.", last=True)
         async for event in events:
