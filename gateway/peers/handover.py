@@ -24,7 +24,6 @@ from gateway.session.session import Session
 from gateway.session.sessions import Sessions
 from gateway.stages.stages import Options
 from gateway.talk.actions import Message
-from gateway.talk.turn import Begun
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.lifetime.draining import Drain, Phase
@@ -77,8 +76,6 @@ class SessionRecord(BaseModel):
     room: dict[str, Any] | None = None
     """Its live room, as `gateway/room/moving.py` reads it."""
     outlets: OutletsRecord = OutletsRecord()
-    begun: Begun | None = None
-    """The answer to what was said last, as far as it is."""
 
 
 class Handover:
@@ -294,7 +291,6 @@ def _record_of(session: Session, room: dict[str, Any] | None, most: int) -> Sess
         attached=session.stages.attached,
         room=room,
         outlets=session.outlets.record(),
-        begun=session.begun,
     )
 
 

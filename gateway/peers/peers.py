@@ -99,7 +99,8 @@ class Peers:
         self._has = has
         self._usage: Callable[[str], Usage] = lambda app: Usage()
         self.revive: Callable[[str], Awaitable[None]] = _nobody
-        """Goes on with a session whose gateway has died; raises UnknownNameError."""
+        """Goes on with a session whose gateway has died. Raises UnknownNameError where nothing is
+        known of it, StageLostError where it may be there in a moment, here or elsewhere."""
         self._registration: Registration | None = None
         self._asked: dict[str, Subscription] = {}
         """By subject."""
@@ -261,13 +262,23 @@ class Peers:
         return peer.address if peer is not None else await self._revived(session)
 
     async def _revived(self, session: str) -> str:
-        """Where a session goes on whose gateway has died; "": here. Raises UnknownNameError."""
-        with contextlib.suppress(UnknownNameError):
+        """Where a session goes on whose gateway has died; "": here.
+
+        Raises UnknownNameError, and StageLostError where that is not to be told yet.
+        """
+        why: VisavisError = UnknownNameError(
+            "session: the gateway that had it is gone; make a new one"
+        )
+        try:
             await self.revive(session)
             return ""
+        except StageLostError as error:
+            why = error
+        except UnknownNameError:
+            pass
         peer = await self.who({"wanted": session})
         if peer is None:
-            raise UnknownNameError("session: the gateway that had it is gone; make a new one")
+            raise why
         return peer.address
 
     async def who(self, message: dict[str, Any]) -> Peer | None:
@@ -278,18 +289,22 @@ class Peers:
         done = (peer for peer, error in zip(others, answers, strict=True) if error is None)
         return next(done, None)
 
-    @property
-    def known(self) -> set[str]:
-        """Instances of the others."""
-        return {g.instance for g in self._registry.gateways} - {self._instance}
+    async def having(self, owner: str, session: str) -> Peer | None:
+        """The gateway of this name, where it has the session and says so."""
+        with contextlib.suppress(VisavisError):
+            peer = await self._ask(owner, GLANCE_S)
+            if peer is not None:
+                await self.tell(peer, {"has": session})
+            return peer
+        return None
 
-    async def is_gone(self, instance: str) -> bool:
-        """Whether a gateway has left the bus. One that is frozen has not."""
+    async def is_gone(self, owner: str) -> bool:
+        """Whether the gateway of this name has left the bus. One that is frozen has not."""
         with contextlib.suppress(BusError):
             for look in range(_LOOKS):
                 if look:
                     await asyncio.sleep(_LOOK_S)
-                if not await self._has_left(owner_of(instance)):
+                if not await self._has_left(owner):
                     return False
             return True
         return False
@@ -384,8 +399,11 @@ class Peers:
         named = owner in self._names
         if await (self._nowhere(session) if named else self._vanished(owner)):
             with contextlib.suppress(UnknownNameError):
-                if await self._revived(session):
-                    return  # who asks finds it there the next time
+                try:
+                    if await self._revived(session):
+                        return  # who asks finds it there the next time
+                except StageLostError:
+                    return
             await self._tell(message)
 
     async def _vanished(self, owner: str) -> bool:

@@ -1,50 +1,60 @@
-"""Sessions whose gateway dies: another one knows what it takes to go on with them, and does.
+"""Sessions whose gateway dies: another one goes on with them, or the one that is started after it.
 
-Each gateway tells one peer, its stand-in, of its sessions as they change. Once it is gone without a
-word, as after a SIGKILL or with its machine, the stand-in goes on with them: as soon as somebody
-asks for one of them, or it notices by itself. What it knows lies in its memory alone.
+Each gateway writes what that takes into the bus's memory as it changes: of each of its sessions a
+record that names who has it, and beside that the answer under way. Once a gateway is gone without
+a word, as after a SIGKILL or with its machine, whoever is asked for one of its sessions, or notices
+by himself, writes his own name into the record, unless another one was faster, and goes on with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 import logging
 import math
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Collection, Iterable
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from gateway import metrics
 from gateway.background import Background
 from gateway.peers.handover import Handover, SessionRecord
-from gateway.peers.peers import GLANCE_S, Peer, Peers
+from gateway.peers.peers import Peers, owner_of
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
 from gateway.talk.turn import Begun
 from visavis.serving.errors import (
     AlreadyExistsError,
-    AtCapacityError,
-    InvalidInputError,
+    BusError,
+    StageLostError,
     UnknownNameError,
     VisavisError,
 )
 from visavis.serving.lifetime.supervision import Keeper
-from visavis.wire.bucket import Trouble
+from visavis.wire.bucket import RECORDS_AGE_S, NoRoomError, Record, Records, Trouble
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
+from visavis.wire.subjects import SESSIONS, begun_key, session_key
 
 log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
-MOST = 1000
-"""Sessions of others that one gateway stands in for."""
 STEADY_S = 5.0
 """So long after a loss of the bus nobody is taken for dead: he may not be back yet."""
-# Where nobody stands in, so long nobody is asked again.
+# Others' notes are read so often; those who have written one are looked for at each look.
+_NOTES_S = 2.0
+# What does not change is written anew long before it is forgotten.
+_RENEW_S = RECORDS_AGE_S / 3
+# After the bus has refused something.
 _PAUSE_S = 2.0
+# So many sessions are written, or taken, side by side.
+_AT_ONCE = 32
+# How often a record is written that others are faster with.
+_ATTEMPTS = 4
 # Records of so many turns are told: it is done while others talk.
 _TURNS = 4
 # Turns and utterances that a gateway may have begun since it last told of a session: services take
@@ -52,12 +62,41 @@ _TURNS = 4
 _AHEAD = 100
 # So long somebody is waited for to whom the question that had no answer yet is answered.
 _RETURNS_S = 15.0
-_TAKEN = "session: it goes on elsewhere"
-_BEGUN: TypeAdapter[dict[str, Begun | None]] = TypeAdapter(dict[str, Begun | None])
+_BEGUN = TypeAdapter(Begun)
+_MAKERS = TypeAdapter(list[str])
+_HOLDER, _MADE_BY = "holder", "makers"
+
+
+# After so many losses of the bus, each of which may have cost its memory, and at which time.
+_Since: TypeAlias = tuple[int, float]
+_NEVER: _Since = (-1, -math.inf)
+
+
+@dataclass(slots=True)
+class _Written:
+    """What the bus has of a session of ours. seq: of its record, 0: none."""
+
+    seq: int = 0
+    mark: Any = None
+    begun: Begun | None = None
+    since: _Since = _NEVER
+    """When all of it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """That a gateway has sessions, or had. makers: the gateways that their ids name."""
+
+    owner: str
+    makers: frozenset[str]
+    seq: int
 
 
 class StandingIn:
-    """Has a peer stand in for this gateway, and stands in for others. `start` it, `stop` it."""
+    """Writes down this gateway's sessions, and goes on with those of others that are gone.
+
+    `start` it, `stop` it.
+    """
 
     def __init__(
         self,
@@ -68,25 +107,27 @@ class StandingIn:
         handover: Handover,
         rooms: Rooms,
     ) -> None:
-        self._instance = instance
+        self._own = owner_of(instance)
         self._bus = bus
         self._sessions = sessions
         self._peers = peers
         self._handover = handover
         self._rooms = rooms
+        self._records = Records(bus, SESSIONS)
         self._clock = MonotonicClock()
-        self._stand_in: Peer | None = None
-        self._told: dict[str, Any] = {}
-        """What our stand-in knows of each of our sessions, by its mark."""
-        self._begun: dict[str, Begun | None] = {}
-        """And of the answer that is under way in each."""
-        self._known: dict[str, dict[str, SessionRecord]] = {}
-        """Sessions of other gateways, by instance and id."""
+        self._written: dict[str, _Written] = {}
+        self._makers: frozenset[str] = frozenset()
+        """As our note has them."""
+        self._noted = _NEVER
+        self._known: list[_Note] = []
+        """Others' notes, as they were read last."""
+        self._read_at_s = -math.inf
         self._taking: dict[str, asyncio.Task[None]] = {}
+        """By session."""
         self._losses, self._lost_at_s = bus.losses, -math.inf
         self._trouble = Trouble("sessions would be lost with this gateway")
         self._background = Background()
-        self._teller = Keeper("stand-in", self._keep_telling)
+        self._teller = Keeper("sessions-told", self._keep_telling)
         self._watcher = Keeper("standing-in", self._keep_looking)
         peers.revive = self.wanted
 
@@ -95,31 +136,25 @@ class StandingIn:
         self._watcher.start()
 
     async def stop(self) -> None:
-        """Our stand-in forgets us: our sessions have ended, or are with others."""
+        """The bus forgets our sessions: they have ended, or are with others."""
         await self._teller.stop()
         await self._watcher.stop()
         await self._background.cancel_all()
-        if self._stand_in is not None and self._bus.connected:
-            try:
-                await self._peers.tell(self._stand_in, {"ends": self._instance})
-            except VisavisError as error:
-                log.warning("stand-in: %s", error)
+        if not self._bus.connected or not self._makers:
+            return
+        try:
+            await self._forget(list(self._written))
+            await self._drop(self._own)
+        except BusError as error:
+            log.warning("sessions that have ended are not forgotten at once: %s", error)
 
     async def obey(self, message: dict[str, Any]) -> None:
         """Do what a peer asks, or have the handover do it. Raises VisavisError."""
         match message:
-            case {"of": str(owner), "kept": record}:
-                self._keep_known(owner, record)
-            case {"of": str(owner), "begun": dict(begun)}:
-                self._note_begun(owner, begun)
-            case {"of": str(owner), "ended": list(names)}:
-                for name in names:
-                    self._known.get(owner, {}).pop(name, None)
-            case {"ends": str(owner)}:
-                self._known.pop(owner, None)
             case {"wanted": str(name)}:
                 await self.wanted(name)
             case {"has": str(name)}:
+                await self._sessions.settled(name)
                 self._sessions.get(name)
             case _:
                 await self._handover.obey(message)
@@ -128,139 +163,218 @@ class StandingIn:
 
     async def _keep_telling(self) -> None:
         while True:
-            await self._tell()
+            try:
+                await self._tell()
+            except BusError as error:
+                if self._steady():  # else what is kept there may have to be made first
+                    self._trouble.tell(error)
+                await asyncio.sleep(_PAUSE_S)
             await asyncio.sleep(LOOK_S)
 
     async def _tell(self) -> None:
-        """Have the stand-in know what has changed; another one, where it is gone or has no room."""
-        if self._sessions.draining or not self._peers.known:
-            return
-        if self._stand_in is not None and self._stand_in.instance not in self._peers.known:
-            self._forget_stand_in()
-        here = {session.id: session for session in self._sessions.all() if not session.moved}
+        """Have the bus know what has changed, and for how long it holds. Raises BusError."""
+        here = {session.id for session in self._sessions.all()}
+        await self._forget([name for name in self._written if name not in here])
         # A client that cannot come to another gateway takes its session with it.
-        free = (session for session in here.values() if not self._sessions.is_in_use(session.id))
-        marks = {session.id: self._mark(session) for session in free}
-        changed = [name for name, mark in marks.items() if self._told.get(name) != mark]
-        ended = list(self._told.keys() - here.keys())
-        begun = {name: here[name].begun for name in marks}
-        further = {name: of for name, of in begun.items() if of != self._begun.get(name)}
-        if not changed and not ended and not further:
+        free = [s for s in self._sessions.all() if not self._sessions.is_in_use(s.id)]
+        due = [session for session in free if self._is_due(session)]
+        if not due:
             return
-        peer = self._stand_in = self._stand_in or await self._roomiest()
-        if peer is None:
-            await asyncio.sleep(_PAUSE_S)
-            return
-        try:
-            if ended:
-                await self._peers.tell(peer, {"of": self._instance, "ended": ended})
-                for name in ended:
-                    del self._told[name]
-            for name in changed:
-                record = self._handover.told_of(here[name], _TURNS)
-                await self._peers.tell(peer, {"of": self._instance, "kept": record})
-                self._told[name] = marks[name]
-            if further:
-                told = {name: of and asdict(of) for name, of in further.items()}
-                with contextlib.suppress(AtCapacityError):  # one of an earlier version refuses it
-                    await self._peers.tell(peer, {"of": self._instance, "begun": told})
-                self._begun = begun
-            self._trouble.over()
-        except VisavisError as error:
-            if str(error) == _TAKEN:
-                await self._handover.yield_to(peer, here[name])
+        await self._write_note(frozenset(owner_of(session.id) for session in due))
+        full: NoRoomError | None = None
+        for first in range(0, len(due), _AT_ONCE):
+            writing = map(self._write, due[first : first + _AT_ONCE])
+            for error in await asyncio.gather(*writing, return_exceptions=True):
+                if isinstance(error, NoRoomError):
+                    full = error  # others may be written yet, in the place of what is there
+                elif error is not None:
+                    raise error
+        if full is not None:
+            raise full
+        self._trouble.over()
+
+    def _is_due(self, session: Session) -> bool:
+        if session.presence.departure is not None:
+            return False
+        there = self._written.get(session.id)
+        if there is None or not self._holds(there.since):
+            return True
+        return there.mark != self._mark(session) or there.begun != session.begun
+
+    async def _write_note(self, makers: frozenset[str]) -> None:
+        """Others find our sessions by it, those that others have made among them."""
+        now, makers = self._now(), self._makers | makers
+        if makers != self._makers or not self._holds(self._noted):
+            await self._put(self._own, {_MADE_BY: sorted(makers)})
+            self._makers, self._noted = makers, now
+
+    async def _write(self, session: Session) -> None:
+        there = self._written.setdefault(session.id, _Written())
+        now, mark, begun = self._now(), self._mark(session), session.begun
+        renewed = not self._holds(there.since)
+        if there.begun is not None and (begun is None or begun.turn != there.begun.turn):
+            # Before its question goes: nobody is to go on with the answer to another one.
+            await self._drop(begun_key(session.id))
+            there.begun = None
+        if renewed or mark != there.mark:
+            if not (seq := await self._claim(session, there.seq)):
                 return
-            self._forget_stand_in()
-            self._trouble.tell(error)
-            await asyncio.sleep(_PAUSE_S)
+            there.seq, there.mark = seq, mark
+        if begun is not None and (renewed or begun != there.begun):
+            await self._put(begun_key(session.id), asdict(begun))
+            there.begun = begun
+        if renewed:
+            there.since = now
 
-    async def _roomiest(self) -> Peer | None:
-        others = [peer for peer in await self._peers.others(GLANCE_S) if peer.seats > 0]
-        return max(others, key=lambda peer: peer.seats, default=None)
+    async def _claim(self, session: Session, follows: int) -> int:
+        """Write its record; the number of that writing, 0: another gateway has it now.
 
-    def _forget_stand_in(self) -> None:
-        self._stand_in = None
-        self._told.clear()
-        self._begun.clear()
+        Whoever took us for dead has written another one; who handed it over to us, too, and what we
+        have written went with the bus's memory.
+        """
+        told = self._handover.told_of(session, _TURNS)
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._put(session_key(session.id), told, follows)
+            except AlreadyExistsError:
+                there = await self._records.get(session_key(session.id))
+            if there is None:
+                follows = 0
+                continue
+            holder = _holder_of(there)
+            if holder != self._own and (peer := await self._peers.having(holder, session.id)):
+                await self._sessions.settled(session.id)
+                if self._sessions.has(session.id):
+                    await self._handover.yield_to(peer, session)
+                return 0
+            follows = there.seq
+        raise BusError(f"others write of session {session.id} all the time")
+
+    async def _forget(self, names: Iterable[str]) -> None:
+        """They are not here any more."""
+        for name in names:
+            await self._drop(session_key(name))
+            await self._drop(begun_key(name))
+            del self._written[name]
+
+    async def _put(self, key: str, told: dict[str, Any], follows: int | None = None) -> int:
+        content = json.dumps(told | {_HOLDER: self._own}).encode()
+        return await self._records.put(key, content, follows)
+
+    async def _drop(self, key: str) -> None:
+        """Unless another gateway has written it since."""
+        there = await self._records.get(key)
+        if there is not None and _holder_of(there) == self._own:
+            await self._records.drop(there.seq)
 
     # ------------------------------------------------------------ others' sessions
 
-    def _keep_known(self, owner: str, told: Any) -> None:
-        record = self._handover.read(told)
-        if self._sessions.has(record.id):
-            raise AlreadyExistsError(_TAKEN)
-        known = self._known.setdefault(owner, {})
-        most = sum(map(len, self._known.values())) >= MOST and record.id not in known
-        if self._sessions.draining or most:
-            raise AtCapacityError("stand-in: there is no room for more sessions of others")
-        known[record.id] = record
-
-    def _note_begun(self, owner: str, told: dict[str, Any]) -> None:
-        known = self._known.get(owner, {})
-        try:
-            begun = _BEGUN.validate_python(told)
-        except ValidationError as error:
-            raise InvalidInputError(f"begun: it cannot be read: {error}") from error
-        for name in begun.keys() & known.keys():
-            known[name].begun = begun[name]
-
     async def wanted(self, name: str) -> None:
-        """Somebody asks for a session whose gateway does not answer.
+        """Somebody asks for a session whose gateway does not answer: returns once it is here.
 
-        Raises UnknownNameError where it is not here, now.
+        Raises UnknownNameError where nothing is known of it, StageLostError where it may be there
+        in a moment, here or elsewhere.
         """
-        owner = next((owner for owner, of in self._known.items() if name in of), "")
-        if owner and await self._gone(owner):
-            await self._take_all(owner)
-        elif self._taking:
-            await asyncio.wait(list(self._taking.values()))
+        taking = self._taking.get(name)
+        if taking is None and not self._sessions.has(name):
+            there = await self._kept(name)
+            if self._sessions.free <= 0 or not await self._gone(_holder_of(there)):
+                raise StageLostError("session: its gateway does not answer; try again")
+            taking = self._take_up(name, there)
+        if taking is not None:
+            await asyncio.wait([taking])
         if not self._sessions.has(name):
-            raise UnknownNameError(f"session: there is no {name[:64]!r} here")
+            raise StageLostError("session: it goes on elsewhere, or not at all; ask again")
+
+    async def _kept(self, name: str) -> Record:
+        """What another gateway has written of a session."""
+        try:
+            there = await self._records.get(session_key(name))
+            if there is not None and _holder_of(there) not in ("", self._own):
+                return there
+        except BusError as error:
+            log.debug("session %s: %s", name, error)
+        if not self._steady():
+            raise StageLostError("session: the bus has been away; try again")
+        raise UnknownNameError(f"session: there is no {name[:64]!r} here")
 
     async def _keep_looking(self) -> None:
         while True:
-            for owner in list(self._known):
-                if await self._gone(owner):
-                    await self._take_all(owner)
+            try:
+                await self._look()
+            except BusError as error:
+                log.debug("sessions of others: %s", error)  # whoever writes ours tells it
             await asyncio.sleep(LOOK_S)
 
-    async def _gone(self, owner: str) -> bool:
-        if self._losses != self._bus.losses:
-            self._losses, self._lost_at_s = self._bus.losses, self._clock.now()
-        if not self._bus.connected or self._clock.now() - self._lost_at_s < STEADY_S:
-            return False
-        return await self._peers.is_gone(owner)
+    async def _look(self) -> None:
+        """Go on with what gateways have left that are gone. Raises BusError."""
+        if self._sessions.free <= 0 or not self._steady():
+            return
+        now = self._clock.now()
+        if now - self._read_at_s >= _NOTES_S:
+            self._read_at_s = now
+            notes = [_note_of(there) async for there in self._records.matching("*")]
+            self._known = [note for note in notes if note.owner != self._own]
+        for note in list(self._known):
+            if await self._gone(note.owner) and await self._take_all(note):
+                await self._records.drop(note.seq)
+                self._known.remove(note)
 
-    async def _take_all(self, owner: str) -> None:
-        """Go on with all sessions of a gateway that is gone; returns once they are here."""
-        if known := self._known.pop(owner, {}):
-            self._taking[owner] = self._background.run(self._take_each(owner, known))
-        if (taking := self._taking.get(owner)) is not None:
-            await asyncio.wait([taking])
-            self._taking.pop(owner, None)
+    async def _take_all(self, note: _Note) -> bool:
+        """Go on with all sessions of a gateway that is gone; False: there is no room for all."""
+        some: list[asyncio.Task[None]] = []
+        for maker in note.makers:
+            async with aclosing(self._records.matching(f"{maker}.*")) as records:
+                async for there in records:
+                    name = there.key.partition(".")[2]
+                    if _holder_of(there) != note.owner or self._sessions.has(name):
+                        continue
+                    if len(some) >= min(_AT_ONCE, self._sessions.free):
+                        await _ended(some)
+                        some.clear()
+                    if self._sessions.free <= 0:
+                        return False
+                    some.append(self._take_up(name, there))
+        await _ended(some)
+        return True
 
-    async def _take_each(self, owner: str, known: dict[str, SessionRecord]) -> None:
-        log.warning("gateway %s is gone: its %d sessions go on here", owner, len(known))
-        await asyncio.gather(*(self._take(record) for record in known.values()))
+    def _take_up(self, name: str, there: Record) -> asyncio.Task[None]:
+        if (taking := self._taking.get(name)) is None:
+            taking = self._background.run(self._take(name, there))
+            self._taking[name] = taking
+            taking.add_done_callback(lambda _: self._taking.pop(name))
+        return taking
 
-    async def _take(self, record: SessionRecord) -> None:
-        record.epoch += _AHEAD
-        record.utterance += _AHEAD
-        question, begun = "", record.begun
+    async def _take(self, name: str, there: Record) -> None:
+        if await self._peers.who({"has": name}) is not None:
+            return  # it was handed over, and its gateway gone before that one could write
+        begun = await self._records.get(begun_key(name))
+        try:
+            record = self._handover.read(json.loads(there.content))
+            # Who takes it from us, should we die as well, begins behind what we may have begun.
+            record.epoch += _AHEAD
+            record.utterance += _AHEAD
+            told = record.model_dump(mode="json")
+            seq = await self._put(session_key(name), told, there.seq)
+            await self._go_on(record, _begun_in(begun, _holder_of(there)))
+        except AlreadyExistsError:
+            return  # another gateway was faster
+        except VisavisError as error:
+            metrics.sessions_stood_in.labels("lost").inc()
+            log.warning("session %s is lost with its gateway: %s", name, error)
+            return
+        self._written[name] = _Written(seq)
+        metrics.sessions_stood_in.labels("taken").inc()
+        if begun is not None:
+            await self._records.drop(begun.seq)
+
+    async def _go_on(self, record: SessionRecord, begun: Begun | None) -> None:
+        question = ""
         if record.said and record.said[-1].role == "user":
             question = record.said.pop().content
         if begun is not None:
             record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
-        try:
-            has = self._sessions.has(record.id)
-            if has or await self._peers.who({"has": record.id}) is not None:
-                return  # it was handed over, and its gateway gone before it could tell
-            session = await self._handover.take(record)
-        except VisavisError as error:
-            metrics.sessions_stood_in.labels("lost").inc()
-            log.warning("session %s is lost with its gateway: %s", record.id, error)
-            return
-        metrics.sessions_stood_in.labels("taken").inc()
+        session = await self._handover.take(record)
         session.outlets.live.broadcasts.let_go()
         if question:
             self._background.run(self._answer(session, question, begun))
@@ -280,8 +394,27 @@ class StandingIn:
         else:
             session.submit_text(question)
 
+    # ------------------------------------------------------------
+
+    def _now(self) -> _Since:
+        return self._bus.losses, self._clock.now()
+
+    def _holds(self, since: _Since) -> bool:
+        """Whether the bus still has what was written then, and for a good while."""
+        losses, at_s = since
+        return losses == self._bus.losses and self._clock.now() - at_s < _RENEW_S
+
+    def _steady(self) -> bool:
+        """Whether the bus has been there for long enough that others are back as well."""
+        if self._losses != self._bus.losses:
+            self._losses, self._lost_at_s = self._now()
+        return self._bus.connected and self._clock.now() - self._lost_at_s >= STEADY_S
+
+    async def _gone(self, owner: str) -> bool:
+        return self._steady() and await self._peers.is_gone(owner)
+
     def _mark(self, session: Session) -> Any:
-        """Of all that a stand-in is to know of a session; another one once that has changed."""
+        """Of all that its record tells of a session; another one once that has changed."""
         outlets, said = session.outlets, session.said
         broadcasts = [target.name for target in outlets.live.broadcasts.all() if not target.over]
         return (
@@ -289,3 +422,31 @@ class StandingIn:
             *(session.answering.welcome.text, session.stages.attached),
             *(broadcasts, outlets.face_outputs.names, self._rooms.mark(session.id)),
         )
+
+
+def _holder_of(there: Record) -> str:
+    """Name of the gateway that has written it; "": it cannot be told."""
+    try:
+        return str(json.loads(there.content)[_HOLDER])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _note_of(there: Record) -> _Note:
+    try:
+        makers = _MAKERS.validate_python(json.loads(there.content)[_MADE_BY])
+    except (ValueError, LookupError, TypeError):
+        makers = []
+    return _Note(there.key, frozenset(makers), there.seq)
+
+
+def _begun_in(there: Record | None, holder: str) -> Begun | None:
+    """None where it is not of the gateway that had the session last."""
+    if there is None or _holder_of(there) != holder:
+        return None
+    return _BEGUN.validate_json(there.content)
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    if tasks:
+        await asyncio.wait(tasks)

@@ -28,7 +28,7 @@ const TEMPORARY = [404, 409, 0];
 /** A session that was joined has ended, or its token holds no more. */
 const OVER = "over";
 const FIRST_RETRY_MS = 500;
-const LAST_RETRY_MS = 8000;
+const LAST_RETRY_MS = 3000; // a gateway that is started again is there within seconds
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
 const PLACES_LOST = 3; // so many are lost with their gateways before the visitor is told
 /** A clock that has jumped by more has stood still: the machine was asleep. */

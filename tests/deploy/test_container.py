@@ -16,7 +16,7 @@ from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bucket import Bucket
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import BUCKETS
+from visavis.wire.permissions import BUCKETS, RECORDS
 
 ROOT = Path(__file__).parents[2]
 CPUINFO = """processor\t: 0
@@ -31,7 +31,7 @@ flags\t\t: fpu avx2 avx512f
 def test_every_bucket_is_seen_to() -> None:
     pod = of_kind("cpu", "Deployment")["buckets"]["spec"]["template"]["spec"]
     (one,) = pod["containers"]
-    assert set(one["command"][5:]) == set(BUCKETS)
+    assert set(one["command"][5:]) == {*BUCKETS, *RECORDS}
     assert one["readinessProbe"]["exec"]["command"][-1] == str(BUCKETS_MADE)
 
 

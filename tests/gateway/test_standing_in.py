@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 import websockets
 
-from gateway.peers.peers import owner_of
-from tests.gateway.conftest import Rig, RunningGateway, until
+from gateway.peers import standing_in
+from tests.gateway import conftest
+from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
-from tests.gateway.test_handover import HERE, beside, joined, made_in
+from tests.gateway.test_handover import HERE, begun, beside, joined, made_in
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
-from visavis.wire.subjects import handover_subject
+from visavis.wire.bucket import Records
+from visavis.wire.subjects import SESSIONS, begun_key, session_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+class Rig(conftest.Rig):
+    """Its bus keeps things."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.nats.process.storage = folder / "kept"
+
+    async def kept(self, key: str) -> Any:
+        """What the bus has under a key of `SESSIONS`; None: nothing."""
+        there = await Records(self.bus, SESSIONS).get(key)
+        return None if there is None else json.loads(there.content)
+
+    async def keeps(self, *sessions: str) -> None:
+        """Returns once it has a record of each."""
+
+        async def look() -> bool:
+            return all([await self.kept(session_key(session)) for session in sessions])
+
+        await eventually(look)
+
+
+RIG = Rig
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standing_in, "LOOK_S", 0.1)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -27,31 +60,16 @@ async def dying(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGatew
         yield other
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def told(rig: Rig, gateway: RunningGateway) -> AsyncIterator[list[dict[str, Any]]]:
-    """What `gateway` is told by others."""
-    heard: list[dict[str, Any]] = []
-
-    async def hear(message: Any) -> None:
-        heard.extend([json.loads(message.data)] if message.data else [])
-
-    owner = owner_of(gateway.inside.peers._instance)
-    listening = await rig.bus.client.subscribe(handover_subject(owner), cb=hear)
-    await rig.bus.flush()
-    yield heard
-    await listening.unsubscribe()
-
-
 async def die(gateway: RunningGateway) -> None:
     """As after a SIGKILL: nobody hears of it any more."""
-    await gateway.inside.bus.close()
     await gateway.inside.registry.close()
+    await gateway.inside.bus.close()
 
 
 async def test_its_sessions_go_on_where_they_stood(
     gateway: RunningGateway,
     dying: RunningGateway,
-    told: list[dict[str, Any]],
+    rig: Rig,
     client: GatewayClient,
     doubles: Doubles,
 ) -> None:
@@ -64,8 +82,12 @@ async def test_its_sessions_go_on_where_they_stood(
         doubles.script.voice_s = 60.0
         await session.ask("What is it?")
         await collect(session, "speaking")
-        await until(lambda: any(len(m["kept"]["said"]) == 3 for m in told if "kept" in m))
-        await until(lambda: any(m["begun"].get(name) for m in told if "begun" in m))
+
+        async def written() -> bool:
+            record = await rig.kept(session_key(name))
+            return len(record["said"]) == 3 and bool(await rig.kept(begun_key(name)))
+
+        await eventually(written)
         await die(dying)
         await session.aclose()
     doubles.script.voice_s = 0.5
@@ -93,13 +115,17 @@ async def test_its_sessions_go_on_where_they_stood(
 
 
 async def test_what_has_ended_does_not_come_back(
-    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig
 ) -> None:
     first, second = await made_in(dying, 2)
-    await until(lambda: {first, second} <= {m["kept"]["id"] for m in told if "kept" in m})
+    await rig.keeps(first, second)
     async with GatewayClient(dying.url) as theirs:
         await theirs.call("DELETE", f"/v1/sessions/{first}")
-    await until(lambda: any(first in m.get("ended", ()) for m in told))
+
+    async def forgotten() -> bool:
+        return await rig.kept(session_key(first)) is None
+
+    await eventually(forgotten)
     await die(dying)
     async with GatewayClient(gateway.url) as ours:
         await ours.call("GET", f"/v1/sessions/{second}")
@@ -108,22 +134,108 @@ async def test_what_has_ended_does_not_come_back(
 
 
 async def test_a_client_of_realtime_takes_its_session_with_it(
-    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig
 ) -> None:
     async with websockets.connect(f"{dying.url.replace('http', 'ws')}/v1/realtime") as socket:
         await socket.recv()
         (its,) = dying.inside.sessions.all()
         (name,) = await made_in(dying, 1)
-        await until(lambda: any(m["kept"]["id"] == name for m in told if "kept" in m))
-        assert not any(m["kept"]["id"] == its.id for m in told if "kept" in m)
+        await rig.keeps(name)
+        assert await rig.kept(session_key(its.id)) is None
 
 
 async def test_one_that_ends_in_order_takes_its_sessions_with_it(
-    gateway: RunningGateway, dying: RunningGateway, told: list[dict[str, Any]]
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig
 ) -> None:
     (name,) = await made_in(dying, 1)
-    await until(lambda: any(m["kept"]["id"] == name for m in told if "kept" in m))
+    await rig.keeps(name)
     await dying.stop()
+    owner = name.rpartition("-")[2]
+    assert [await rig.kept(key) for key in (owner, session_key(name))] == [None, None]
     async with GatewayClient(gateway.url) as ours:
         with pytest.raises(GatewayError, match="gone"):
             await ours.call("GET", f"/v1/sessions/{name}")
+
+
+async def test_one_that_is_started_after_it_goes_on_where_nobody_had_room(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, doubles: Doubles
+) -> None:
+    """As where it was alone."""
+    doubles.script.slots = 10
+    await made_in(gateway, 3)
+    names = await made_in(dying, 2, persona="A sage.")
+    await rig.keeps(*names)
+    await die(dying)
+    async with GatewayClient(gateway.url) as full:
+        with pytest.raises(GatewayError) as refused:
+            await full.call("GET", f"/v1/sessions/{names[0]}")
+        assert refused.value.code == "stage_lost", "who asks again may find it"
+    after = await begun(rig)
+    try:
+        async with GatewayClient(after.url) as client:
+            for name in names:
+                told = (await client.call("GET", f"/v1/sessions/{name}")).json()
+                assert told["persona"] == "A sage."
+    finally:
+        await after.stop()
+
+
+async def test_of_two_who_are_asked_at_once_one_goes_on(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig
+) -> None:
+    other = await begun(rig)
+    try:
+        names = await made_in(dying, 3)
+        await rig.keeps(*names)
+        await die(dying)
+        async with GatewayClient(gateway.url) as one, GatewayClient(other.url) as two:
+            asked = [(client, name) for name in names for client in (one, two)]
+            asking = (client.call("GET", f"/v1/sessions/{name}") for client, name in asked)
+            told = [answer.json()["id"] for answer in await asyncio.gather(*asking)]
+        assert told == [name for _, name in asked]
+        for name in names:
+            assert [g.inside.sessions.has(name) for g in (gateway, other)].count(True) == 1
+    finally:
+        await other.stop()
+
+
+async def test_one_that_was_taken_for_dead_lets_go(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+
+    async def cut_off(owner: str) -> bool:
+        return True
+
+    monkeypatch.setattr(gateway.inside.peers, "is_gone", cut_off)
+    monkeypatch.setattr(gateway.inside.peers, "who", nobody)
+    async with GatewayClient(dying.url) as theirs:
+        session = await joined(theirs, name)
+        await until(lambda: gateway.inside.sessions.has(name))
+        await theirs.call("PATCH", f"/v1/sessions/{name}", json={"speed": 1.1})
+        await session._events.wait_closed()
+        assert session._events.close_code == 1012
+        await session.aclose()
+    assert not dying.inside.sessions.has(name)
+    assert (await rig.kept(session_key(name)))["holder"] != name.rpartition("-")[2]
+
+
+async def nobody(message: dict[str, Any]) -> None:
+    """No other gateway can be asked."""
+
+
+async def test_a_bus_that_has_lost_its_memory_is_told_anew(
+    gateway: RunningGateway, rig: Rig
+) -> None:
+    names = await made_in(gateway, 2)
+    await rig.keeps(*names)
+    await asyncio.to_thread(rig.nats.restart)
+    await until(lambda: rig.bus.connected)
+    await rig.keeps(*names)
+    owner = names[0].rpartition("-")[2]
+
+    async def noted() -> bool:
+        return await rig.kept(owner) is not None
+
+    await eventually(noted)

@@ -13,7 +13,12 @@ import pytest
 
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
-from visavis.client import GatewayClient, GatewaySession
+from visavis.client import GatewayClient, GatewayError, GatewaySession
+from visavis.client.errors import may_pass
+from visavis.wire.bucket import Records
+from visavis.wire.bus import Bus
+from visavis.wire.permissions import User
+from visavis.wire.subjects import SESSIONS, begun_key
 
 LONG = "Tell me a long story about a dragon and a castle."
 
@@ -77,6 +82,53 @@ def check_whole(events: list[dict[str, Any]]) -> None:
     assert events[-1]["event"] == "finished", events[-1]
     words = [word["text"] for e in events if e["type"] == "words" for word in e["words"]]
     assert words == answer_of(events).split()
+
+
+async def test_an_answer_goes_on_though_its_only_gateway_is_killed_in_its_midst(
+    gateway: GatewayClient, fragile: RunningStack
+) -> None:
+    """In the same session, for who has its address and its token."""
+    await all_services_free(gateway)
+    async with gateway.session(language="en") as session:
+        path = f"/v1/sessions/{session.id}"
+        first = await session.ask(LONG)
+        await until_turn(session, "speaking", "failed")
+        await until_written(fragile, session.id)
+        fragile.child("gateway").kill()
+        await until_there(gateway, path)
+        async with gateway.connect(f"{path}/media?role=viewer"):
+            events = await until_turn(session, "finished", "failed")
+        assert events[-1]["event"] == "finished" and events[-1]["turn"] > first, events[-1]
+        (turn,) = (await gateway.call("GET", f"{path}/turns")).json()
+        assert (turn["transcript"], turn["state"]) == (LONG, "finished")
+        await session.ask("What is two plus two?")
+        assert (await until_turn(session, "finished", "failed"))[-1]["event"] == "finished"
+
+
+async def until_written(fragile: RunningStack, session: str) -> None:
+    """Returns once the bus knows the answer that is under way in it."""
+    login = fragile.login(User.OPERATOR)
+    bus = await Bus.connect(fragile.keys.nats_url, name="test", wait_s=10, login=login)
+    try:
+        async with asyncio.timeout(30):
+            # Another process writes it: nothing tells us.
+            while await Records(bus, SESSIONS).get(begun_key(session)) is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    finally:
+        await bus.close()
+
+
+async def until_there(client: GatewayClient, path: str) -> None:
+    """Returns once a gateway answers for a session; raises GatewayError where it is no more."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await client.call("GET", path)
+                return
+            except GatewayError as error:
+                if not may_pass(error):
+                    raise
+            await asyncio.sleep(0.05)
 
 
 async def until_replaced(fragile: RunningStack, name: str, old: psutil.Process) -> None:

@@ -16,6 +16,7 @@ from visavis.serving.settings import load_settings
 from visavis.tools.cli.main import main
 from visavis.tools.stack.keys import (
     STACK_FILE,
+    TOKENS_FILE,
     USERS_FILE,
     Keys,
     leave_for_owner,
@@ -34,7 +35,7 @@ def test_keys_are_kept_until_they_are_deleted_and_the_users_follow(tmp_path: Pat
     folder = tmp_path / "new" / "keys"
     write_keys(folder)
     first = files(folder)
-    assert set(first) == {*User, STACK_FILE, USERS_FILE}
+    assert set(first) == {*User, STACK_FILE, TOKENS_FILE, USERS_FILE}
     assert len(set(first.values())) == len(first)
     assert folder.stat().st_mode & 0o777 == 0o700
     (folder / USERS_FILE).write_text("of an older version")

@@ -11,11 +11,11 @@ import pytest
 
 from tests.conftest import PASSWORDS, connected, server_with_users
 from visavis.serving.discovery import Registration, discover
-from visavis.serving.errors import BusError
+from visavis.serving.errors import AlreadyExistsError, BusError
 from visavis.tools.stack.nats_server import NatsServer
-from visavis.wire.bucket import Bucket
+from visavis.wire.bucket import Bucket, Records
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import BUCKETS, PROCESSES, Login, User
+from visavis.wire.permissions import BUCKETS, PROCESSES, RECORDS, Login, User
 from visavis.wire.subjects import Kind
 
 STAGES = ("asr", "llm", "tts", "face")
@@ -40,6 +40,7 @@ KEEPERS = {
     "visavis-learned-answers": "gateway",
     "visavis-bundles": "operator",
 }
+SESSIONS = "visavis-sessions"
 READERS = {"visavis-bundles": {"asr", "tts", "face"}}
 
 
@@ -71,6 +72,13 @@ def subjects() -> dict[str, tuple[frozenset[str], frozenset[str]]]:
             table[f"$O.{bucket}.{part}.one"] = ({keeper}, NOBODY)
         for verb in ("STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "CONSUMER.CREATE"):
             table[f"$JS.API.{verb}.OBJ_{bucket}"] = (NOBODY, NOBODY)
+    for verb in ("MSG.GET", "MSG.DELETE"):
+        table[f"$JS.API.STREAM.{verb}.KV_{SESSIONS}"] = ({"gateway"}, NOBODY)
+    for verb in ("INFO", "CREATE", "UPDATE", "DELETE", "PURGE"):
+        table[f"$JS.API.STREAM.{verb}.KV_{SESSIONS}"] = (NOBODY, NOBODY)
+    table[f"$JS.API.CONSUMER.CREATE.KV_{SESSIONS}"] = (NOBODY, NOBODY)
+    for key in ("0a1b2c3d", "0a1b2c3d.one-0a1b2c3d", "0a1b2c3d.one-0a1b2c3d.begun", ">"):
+        table[f"$KV.{SESSIONS}.{key}"] = ({"gateway"}, NOBODY)
     for verb in ("INFO", "STREAM.NAMES", "STREAM.CREATE.all", "STREAM.MSG.GET.all"):
         table[f"$JS.API.{verb}"] = (NOBODY, NOBODY)
     return {s: (frozenset(says), frozenset(hears)) for s, (says, hears) in table.items()}
@@ -133,6 +141,7 @@ async def test_a_user_hears_what_its_stage_reads_and_nothing_else(visitor: Visit
 def test_every_kind_of_chunk_and_every_bucket_is_in_the_table() -> None:
     assert set(CHUNKS) == set(Kind)
     assert BUCKETS == KEEPERS
+    assert RECORDS == {SESSIONS: "gateway"}
 
 
 @pytest.mark.parametrize("visitor", [User.OPERATOR], indirect=True)
@@ -196,6 +205,40 @@ async def test_what_is_kept_is_read_and_written_without_a_consumer(closed: NatsS
     assert await bucket.index() == digests | {"bob": ""}
     assert await bucket.get("ann") == b"small"
     for bus in (operator, face):
+        await bus.close()
+
+
+async def test_records_are_the_gateways_alone_and_of_two_writings_one_counts(
+    closed: NatsServer,
+) -> None:
+    users = (User.OPERATOR, User.GATEWAY, User.GATEWAY, User.FACE)
+    operator, one, other, face = [await connected(closed, user) for user in users]
+    ours, theirs = Records(one, SESSIONS), Records(other, SESSIONS)
+    with pytest.raises(BusError, match="its operator alone"):
+        await ours.put("a", b"1")
+    assert await Records(operator, SESSIONS).make()
+    seq = await ours.put("a.s", b"1", 0)
+    assert await ours.put("a.s", b"2", seq) > seq
+    for follows in (0, seq):
+        with pytest.raises(AlreadyExistsError):
+            await theirs.put("a.s", b"3", follows)
+    await ours.drop(seq)  # another one has taken its place
+    await ours.put("a", b"note")
+    largest = bytes(one.client.max_payload - 1000)
+    await ours.put("a.s.begun", largest)
+    found = await theirs.get("a.s.begun")
+    assert found is not None and found.content == largest
+    found = await theirs.get("a.s")
+    assert found is not None and found.content == b"2"
+    assert [there.key async for there in theirs.matching("a.*")] == ["a.s"]
+    assert [there.key async for there in theirs.matching("*")] == ["a"]
+    await theirs.drop(found.seq)
+    assert await ours.get("a.s") is None
+    with pytest.raises(BusError, match="does not let the user face"):
+        await Records(face, SESSIONS).get("a")
+    info = await operator.client.jetstream().stream_info(f"KV_{SESSIONS}")
+    assert info.config.storage == "memory"
+    for bus in (operator, one, other, face):
         await bus.close()
 
 

@@ -1,7 +1,7 @@
-"""What all processes on one bus have in common, by name, and what outlives each of their disks.
+"""What all processes on one bus have in common, by name, and what outlives each of them.
 
-`Bucket` is JetStream's object store as far as we use it; `keep_buckets` is the bus's operator's
-part.
+`Bucket` is JetStream's object store as far as we use it, on disks; `Records` its key-value store,
+in the bus's memory. `keep_buckets` is the bus's operator's part.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import io
 import json
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,13 +24,22 @@ import nats.errors
 import nats.js.errors
 from nats.aio.client import Client
 from nats.js import JetStreamContext
-from nats.js.api import Header, ObjectInfo, PubAck, RawStreamMsg, StreamInfo
+from nats.js.api import (
+    DiscardPolicy,
+    Header,
+    ObjectInfo,
+    PubAck,
+    RawStreamMsg,
+    StorageType,
+    StreamConfig,
+    StreamInfo,
+)
 from nats.js.kv import MSG_ROLLUP_SUBJECT
 from nats.js.object_store import ObjectStore
 
 from visavis.serving.errors import AlreadyExistsError, AtCapacityError, BusError
 from visavis.wire.bus import Bus
-from visavis.wire.permissions import User
+from visavis.wire.permissions import RECORDS, User
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -47,6 +57,11 @@ _FULL = frozenset({10002, 10023, 10028, 10047, 10077})
 """What JetStream says where it has no room, of the account, the disk, the memory or the stream."""
 _OTHERS_WERE_FASTER = frozenset({10071, 10164})
 """What it says of a record that was to follow another one than it does."""
+
+RECORDS_AGE_S = 300.0
+"""So long the bus remembers a record that nobody writes anew."""
+_RECORDS_BYTES = 256 * 1024 * 1024
+"""Most that all records of one kind may take of each server's memory."""
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -95,7 +110,61 @@ def is_digest(name: str) -> bool:
     return name.startswith(_DIGEST)
 
 
-class Bucket:
+class _Kept:
+    """One of JetStream's streams, and what it answers in our own words."""
+
+    def __init__(self, bus: Bus, name: str, stream: str) -> None:
+        self._bus = bus
+        self._name = name
+        self._stream = stream
+
+    def _check_may_make(self) -> None:
+        """Raises BusError."""
+        if self._bus.login is not None and self._bus.login.user is not User.OPERATOR:
+            raise BusError(
+                f"{self._name}: the bus has no such store, and its operator alone makes them"
+            )
+
+    async def _messages(self, subject: str, seq: int = 0) -> AsyncIterator[RawStreamMsg]:
+        """What is kept under a subject, which may be a pattern, in the order of its keeping, from
+        behind that number on.
+        """
+        js = self._bus.client.jetstream(timeout=_ASK_S)
+        while True:
+            try:
+                kept = await js.get_msg(self._stream, seq + 1, subject, next=True)
+            except nats.js.errors.NotFoundError:
+                return
+            seq = kept.seq or seq + 1
+            yield kept
+
+    @asynccontextmanager
+    async def _asking(self, timeout_s: float | None) -> AsyncIterator[JetStreamContext]:
+        if not self._bus.connected:
+            raise BusError(f"{self._name}: the bus is not connected")
+        self._bus.refused = ""
+        try:
+            async with asyncio.timeout(timeout_s):
+                yield self._bus.client.jetstream(timeout=_ASK_S)
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise self._told(error) from error
+
+    def _told(self, error: Exception) -> BusError:
+        if isinstance(error, nats.js.errors.APIError) and error.err_code in _FULL:
+            return NoRoomError(
+                f"{self._name}: the NATS server has no room for more: {error.description}"
+            )
+        if isinstance(error, nats.js.errors.ServiceUnavailableError):
+            return NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)")
+        if self._bus.refused and self._bus.login is not None:
+            return BusError(
+                f"{self._name}: the bus does not let the user {self._bus.login.user} do that; a "
+                "bus.conf of an older version has to be written anew, with `visavis keys`"
+            )
+        return BusError(f"{self._name}: {str(error) or type(error).__name__}")
+
+
+class Bucket(_Kept):
     """Objects of at most `largest_bytes` by name.
 
     Made when first needed, where the bus lets in everybody; else by its operator beforehand
@@ -104,8 +173,7 @@ class Bucket:
     """
 
     def __init__(self, bus: Bus, name: str, largest_bytes: int) -> None:
-        self._bus = bus
-        self._name = name
+        super().__init__(bus, name, f"OBJ_{name}")
         self._largest_bytes = largest_bytes
         self._index: dict[str, str] = {}
         self._read: State = ("", 0)
@@ -158,7 +226,7 @@ class Bucket:
         it is asked again where another process was faster. Raises AtCapacityError, NoStoreError,
         BusError.
         """
-        stream, subject = f"OBJ_{self._name}", self._record_of(name)
+        stream, subject = self._stream, self._record_of(name)
         js = self._bus.client.jetstream(timeout=_ASK_S)
         for _ in range(_ATTEMPTS):
             async with self._open(_CARRY_S):
@@ -189,7 +257,7 @@ class Bucket:
 
         Raises AlreadyExistsError where it is there already.
         """
-        stream, subject = f"OBJ_{self._name}", self._record_of(name)
+        stream, subject = self._stream, self._record_of(name)
         js, follows = self._bus.client.jetstream(timeout=_ASK_S), 0
         with contextlib.suppress(nats.js.errors.NotFoundError, NotWholeError):
             follows = (await js.get_last_msg(stream, subject)).seq or 0
@@ -293,7 +361,7 @@ class Bucket:
         kept = [message.seq or 0 async for message in self._messages(subject)]
         try:
             for seq in kept:
-                await js.delete_msg(f"OBJ_{self._name}", seq)
+                await js.delete_msg(self._stream, seq)
         except nats.errors.TimeoutError:
             # The users of a server that was set up by an older version may not.
             log.warning("%s: what was deleted is not overwritten: it was refused", self._name)
@@ -305,7 +373,7 @@ class Bucket:
         """
         async with self._asking(_CARRY_S) as js:
             try:
-                found = await js.stream_info(f"OBJ_{self._name}")
+                found = await js.stream_info(self._stream)
             except nats.js.errors.NotFoundError:
                 await js.create_object_store(self._name, replicas=servers)
                 return True
@@ -313,60 +381,18 @@ class Bucket:
                 await js.update_stream(found.config, num_replicas=servers)
             return False
 
-    async def _messages(self, subject: str, seq: int = 0) -> AsyncIterator[RawStreamMsg]:
-        """What is kept under a subject, which may be a pattern, in the order of its keeping, from
-        behind that number on.
-        """
-        js = self._bus.client.jetstream(timeout=_ASK_S)
-        while True:
-            try:
-                kept = await js.get_msg(f"OBJ_{self._name}", seq + 1, subject, next=True)
-            except nats.js.errors.NotFoundError:
-                return
-            seq = kept.seq or seq + 1
-            yield kept
-
     @asynccontextmanager
     async def _open(self, timeout_s: float | None) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
         async with self._asking(timeout_s) as js:
-            yield await self._stream(js), ObjectStore(self._name, f"OBJ_{self._name}", js)
+            yield await self._found(js), ObjectStore(self._name, self._stream, js)
 
-    @asynccontextmanager
-    async def _asking(self, timeout_s: float | None) -> AsyncIterator[JetStreamContext]:
-        if not self._bus.connected:
-            raise BusError(f"{self._name}: the bus is not connected")
-        self._bus.refused = ""
+    async def _found(self, js: JetStreamContext) -> StreamInfo:
         try:
-            async with asyncio.timeout(timeout_s):
-                yield self._bus.client.jetstream(timeout=_ASK_S)
-        except (nats.errors.Error, OSError, TimeoutError) as error:
-            raise self._told(error) from error
-
-    def _told(self, error: Exception) -> BusError:
-        if isinstance(error, nats.js.errors.APIError) and error.err_code in _FULL:
-            return NoRoomError(
-                f"{self._name}: the NATS server has no room for more: {error.description}"
-            )
-        if isinstance(error, nats.js.errors.ServiceUnavailableError):
-            return NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)")
-        if self._bus.refused and self._bus.login is not None:
-            return BusError(
-                f"{self._name}: the bus does not let the user {self._bus.login.user} do that; a "
-                "bus.conf of an older version has to be written anew, with `visavis keys`"
-            )
-        return BusError(f"{self._name}: {str(error) or type(error).__name__}")
-
-    async def _stream(self, js: JetStreamContext) -> StreamInfo:
-        try:
-            return await js.stream_info(f"OBJ_{self._name}")
+            return await js.stream_info(self._stream)
         except nats.js.errors.NotFoundError:
-            if self._bus.login is not None and self._bus.login.user is not User.OPERATOR:
-                raise BusError(
-                    f"{self._name}: the bus has no such object store, and its operator alone makes "
-                    "them"
-                ) from None
+            self._check_may_make()
             await js.create_object_store(self._name)
-            return await js.stream_info(f"OBJ_{self._name}")
+            return await js.stream_info(self._stream)
 
 
 class _Following(JetStreamContext):
@@ -417,17 +443,115 @@ async def _put_whole(store: ObjectStore, name: str, content: _Reader) -> str:
         raise
 
 
+@dataclass(frozen=True, slots=True)
+class Record:
+    """seq: number of the writing that it is of."""
+
+    key: str
+    content: bytes
+    seq: int
+
+
+class Records(_Kept):
+    """Records by key, each forgotten `RECORDS_AGE_S` after it was written last.
+
+    Keys are names with dots between them. Made and read as a `Bucket` is.
+    """
+
+    def __init__(self, bus: Bus, name: str) -> None:
+        super().__init__(bus, name, f"KV_{name}")
+
+    async def get(self, key: str) -> Record | None:
+        """Raises NoStoreError, BusError."""
+        async with self._asking(_ASK_S) as js:
+            try:
+                return self._record(await js.get_last_msg(self._stream, self._subject(key)))
+            except nats.js.errors.NotFoundError:
+                return None
+
+    async def matching(self, pattern: str) -> AsyncGenerator[Record, None]:
+        """Those of which the keys match, "*" being any one name, one by one, in the order of their
+        writing. Raises NoStoreError, BusError.
+        """
+        async with self._asking(None):
+            async for message in self._messages(self._subject(pattern)):
+                yield self._record(message)
+
+    async def put(self, key: str, content: bytes, follows: int | None = None) -> int:
+        """The number of this writing.
+
+        follows: that of the one whose place it takes; 0: it is the first. Raises AlreadyExistsError
+        where another one is there, NoRoomError, NoStoreError, BusError.
+        """
+        expected: dict[str, str] = {}
+        if follows is not None:
+            expected[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(follows)
+        async with self._asking(_CARRY_S) as js:
+            try:
+                return (await js.publish(self._subject(key), content, headers=expected)).seq
+            except nats.js.errors.NoStreamResponseError:
+                self._check_may_make()
+                await js.add_stream(self._config(1))
+                return (await js.publish(self._subject(key), content)).seq
+            except nats.js.errors.APIError as error:
+                if error.err_code not in _OTHERS_WERE_FASTER:
+                    raise
+                raise AlreadyExistsError(f"{self._name}: others have written {key!r}") from error
+
+    async def drop(self, seq: int) -> None:
+        """What was written under that number, unless another writing has taken its place.
+
+        Raises NoStoreError, BusError.
+        """
+        async with self._asking(_ASK_S) as js:
+            with contextlib.suppress(nats.js.errors.NotFoundError, nats.js.errors.BadRequestError):
+                await js.delete_msg(self._stream, seq)
+
+    async def make(self, servers: int = 1) -> bool:
+        """See `Bucket.make`."""
+        async with self._asking(_CARRY_S) as js:
+            try:
+                found = await js.stream_info(self._stream)
+            except nats.js.errors.NotFoundError:
+                await js.add_stream(self._config(servers))
+                return True
+            if found.config.num_replicas != servers:
+                await js.update_stream(found.config, num_replicas=servers)
+            return False
+
+    def _subject(self, key: str) -> str:
+        return f"$KV.{self._name}.{key}"
+
+    def _record(self, message: RawStreamMsg) -> Record:
+        key = (message.subject or "").removeprefix(self._subject(""))
+        return Record(key, message.data or b"", message.seq or 0)
+
+    def _config(self, servers: int) -> StreamConfig:
+        return StreamConfig(
+            name=self._stream,
+            subjects=[self._subject(">")],
+            storage=StorageType.MEMORY,
+            max_msgs_per_subject=1,
+            max_age=RECORDS_AGE_S,
+            max_bytes=_RECORDS_BYTES,
+            discard=DiscardPolicy.NEW,
+            num_replicas=servers,
+        )
+
+
 async def make_buckets(bus: Bus, names: Iterable[str], servers: int = 1) -> None:
     """Have each be there; see `Bucket.make`. Raises NoStoreError, BusError."""
     for name in names:
-        if await Bucket(bus, name, 0).make(servers):
+        store = Records(bus, name) if name in RECORDS else Bucket(bus, name, 0)
+        if await store.make(servers):
             log.info("%s: made", name)
 
 
 async def keep_buckets(bus: Bus, names: Collection[str], servers: int = 1) -> None:
     """Make them again whenever the bus has lost them, as where its disk is new; until cancelled.
 
-    Those who have copies put them back: faces as they next use one, gateways by themselves.
+    Those who have copies put them back: faces as they next use one, gateways by themselves. What
+    was in its memory is lost with each start of a server that is alone.
     """
     trouble = Trouble("the bus keeps nothing")
     while True:

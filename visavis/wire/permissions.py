@@ -21,6 +21,7 @@ from visavis.wire.subjects import (
     GATEWAY,
     LEARNED_ANSWERS,
     PREFIX,
+    SESSIONS,
     STARTING,
     Kind,
     capacity_subject,
@@ -70,6 +71,9 @@ BUCKETS: Mapping[str, User] = {
     BUNDLES: User.OPERATOR,
 }
 """Who keeps things in each of JetStream's object stores that the product uses."""
+
+RECORDS: Mapping[str, User] = {SESSIONS: User.GATEWAY}
+"""Likewise of its key-value stores, which lie in the bus's memory: of them nobody else reads."""
 
 READERS: Mapping[str, frozenset[User]] = {
     BUNDLES: frozenset({User.ASR, User.TTS, User.FACE}),
@@ -126,19 +130,22 @@ def permissions_of(user: User) -> Permissions:
 
 
 def _of_buckets(user: User) -> list[str]:
-    """What reading, writing and deleting objects needs, and no more."""
+    """What reading, writing and deleting objects and records needs, and no more."""
     found = []
+    for records, keeper in RECORDS.items():
+        if keeper is user:
+            found += [*_stream_api(f"KV_{records}", ("MSG.GET", "MSG.DELETE")), f"$KV.{records}.>"]
     for bucket, keeper in BUCKETS.items():
         read, write = ("INFO", "MSG.GET"), ("MSG.DELETE", "PURGE")
         if keeper is user:
-            found += [*_stream_api(bucket, read + write), f"$O.{bucket}.>"]
+            found += [*_stream_api(f"OBJ_{bucket}", read + write), f"$O.{bucket}.>"]
         elif user in READERS.get(bucket, ()):
-            found += _stream_api(bucket, read)
+            found += _stream_api(f"OBJ_{bucket}", read)
     return found
 
 
-def _stream_api(bucket: str, verbs: Iterable[str]) -> list[str]:
-    return [f"$JS.API.STREAM.{verb}.OBJ_{bucket}" for verb in verbs]
+def _stream_api(stream: str, verbs: Iterable[str]) -> list[str]:
+    return [f"$JS.API.STREAM.{verb}.{stream}" for verb in verbs]
 
 
 def users_config(passwords: Mapping[User, str]) -> str:

@@ -18,6 +18,8 @@ AVATARS, CHARACTERS = f"{MICRO_PREFIX}avatars", f"{MICRO_PREFIX}characters"
 LEARNED_ANSWERS = f"{MICRO_PREFIX}learned-answers"
 BUNDLES = f"{MICRO_PREFIX}bundles"
 """JetStream's object stores that the product uses."""
+SESSIONS = f"{MICRO_PREFIX}sessions"
+"""And its key-value store: what it takes to go on with each session, should its gateway die."""
 _TURN_DIGITS = 10  # of a uint32
 _SESSION = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -76,6 +78,16 @@ def gateway_subject(owner: str) -> str:
 def handover_subject(owner: str) -> str:
     """Where one gateway takes what another one hands over to it."""
     return f"{gateway_subject(owner)}.handover"
+
+
+def session_key(session: str) -> str:
+    """Of a session's record in `SESSIONS`; what it begins with is the key of its maker's own."""
+    return f"{session.rpartition('-')[2]}.{session}"
+
+
+def begun_key(session: str) -> str:
+    """Likewise of the answer that is under way in it."""
+    return f"{session_key(session)}.begun"
 
 
 def all_turns(session: str, kind: Kind) -> str:

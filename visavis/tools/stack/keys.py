@@ -27,6 +27,8 @@ from visavis.wire.permissions import Login, User, users_config
 USERS_FILE = "bus.conf"
 """For nats-server: who may say what, with all passwords."""
 STACK_FILE = "stack"
+TOKENS_FILE = "token-key"
+"""For gateways: what session tokens are signed with."""
 _FOLDER = "visavis-bus-"
 _BYTES = 32
 
@@ -144,7 +146,8 @@ def stack_secret(url: str) -> str:
 
 
 def write_keys(folder: Path) -> None:
-    """A file for each user's password, one for what the stack shares, and nats-server's.
+    """A file for each user's password, one for what the stack shares, one for what its gateways
+    sign with, and nats-server's.
 
     What is there stays, so that a stack can be told of new permissions; delete a file to have
     another secret in it. The folder is its owner's alone; the files can be read by all, because
@@ -154,7 +157,8 @@ def write_keys(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.chmod(0o700)
         passwords = {user: _kept_or_drawn(folder / user) for user in User}
-        _kept_or_drawn(folder / STACK_FILE)
+        for name in (STACK_FILE, TOKENS_FILE):
+            _kept_or_drawn(folder / name)
         write_private(folder / USERS_FILE, users_config(passwords), 0o644)
     except (OSError, ValueError) as error:
         raise VisavisError(f"keys: {folder}: {error}") from error

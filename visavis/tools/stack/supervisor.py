@@ -43,7 +43,7 @@ from visavis.tools.stack.restarter import Restarter
 from visavis.wire.bucket import keep_buckets
 from visavis.wire.bus import Bus
 from visavis.wire.clock import Clock, MonotonicClock
-from visavis.wire.permissions import BUCKETS, User, users_config
+from visavis.wire.permissions import BUCKETS, RECORDS, User, users_config
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +213,8 @@ class Stack:
         operator = self.keys.login(User.OPERATOR)
         self._bus = await Bus.connect(self._nats.url, name="supervisor", login=operator)
         # Nobody else may make one.
-        self._buckets = Keeper("buckets", partial(keep_buckets, self._bus, BUCKETS))
+        names = (*BUCKETS, *RECORDS)
+        self._buckets = Keeper("buckets", partial(keep_buckets, self._bus, names))
         self._buckets.start()
         return self._bus
 
