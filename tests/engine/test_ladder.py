@@ -18,7 +18,7 @@ from visavis.engine import EngineOptions, ladder, open_engine
 from visavis.engine.base import Engine, Tensors, TensorSpec
 from visavis.engine.ladder import LadderEngine, Rung, rungs_for
 from visavis.engine.tensorrt.bindings import selection
-from visavis.engine.tensorrt.bindings.device import CudaError, DeviceInfo
+from visavis.engine.tensorrt.bindings.device import DeviceInfo
 from visavis.serving import metrics
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError, UnfitShapeError
 
@@ -217,21 +217,16 @@ GPUS = [
     DeviceInfo(0, "Small", "GPU-00000000-0000-0000-0000-000000000000", (8, 9), 2**33),
     DeviceInfo(1, "Large", "GPU-11111111-0000-0000-0000-000000000000", (9, 0), 2**36),
 ]
-
-
 COMPILED = EngineOptions(plans=bundle_plans)
 
 
 class Binding:
+    """Of a machine that has them."""
+
     name = "double"
 
-    def __init__(self, devices: list[DeviceInfo] | None) -> None:
-        self._devices = devices
-
     def devices(self) -> list[DeviceInfo]:
-        if self._devices is None:
-            raise CudaError("cudaGetDeviceCount", "cudaErrorNoDevice")
-        return self._devices
+        return GPUS
 
     def open(self, info: DeviceInfo) -> Any:
         raise AssertionError("not here")
@@ -239,7 +234,7 @@ class Binding:
 
 @pytest.mark.parametrize("device", ["cuda:1", f"cuda:{GPUS[1].uuid}"])
 def test_the_rungs_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: str) -> None:
-    monkeypatch.setattr(selection, "open_binding", lambda: Binding(GPUS))
+    monkeypatch.setattr(selection, "open_binding", Binding)
     rungs = rungs_for(Path("m.onnx"), device, 1, EngineOptions())
     assert [rung.device for rung in rungs] == ["cuda:1", "cuda:1", "cpu"]
     assert rungs[0].backend in ("tensorrt", "tensorrt_rtx")
@@ -249,15 +244,9 @@ def test_the_rungs_of_a_gpu(monkeypatch: pytest.MonkeyPatch, device: str) -> Non
 
 
 def test_a_wrong_gpu_is_no_reason_to_step_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "open_binding", lambda: Binding(GPUS))
+    monkeypatch.setattr(selection, "open_binding", Binding)
     with pytest.raises(EngineLoadError, match=r"no 'cuda:2'.*cuda:0 \(Small.*cuda:1 \(Large"):
         open_engine(Path("m.onnx"), device="cuda:2")
-
-
-def test_no_gpu_at_all_leaves_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(selection, "open_binding", lambda: Binding(None))
-    rungs = rungs_for(Path("m.onnx"), "cuda:2", 1, EngineOptions())
-    assert [rung.device for rung in rungs] == ["cuda:2", "cuda:2", "cpu"]
 
 
 @pytest.mark.skipif(not why_no_gpu(), reason="there is a GPU")
@@ -278,7 +267,7 @@ def test_without_a_gpu_a_voice_speaks_on_the_cpu_and_says_so(
 def test_what_is_never_compiled_stays_on_the_cpu_and_steps_down_from_nothing(
     bundle: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(selection, "open_binding", lambda: Binding(GPUS))
+    monkeypatch.setattr(selection, "open_binding", Binding)
     model = bundle("silero-vad") / "silero_vad.onnx"
     with open_engine(model, device="cuda:1", options=EngineOptions(require_device=True)) as engine:
         assert (engine.state.device, engine.state.detail) == ("cpu", "")

@@ -60,29 +60,6 @@ def test_the_class_goes_before_the_deadline_and_the_deadline_before_the_arrival(
     assert requests.due_in_s(6.0) is None
 
 
-def test_a_newer_request_takes_the_place_of_one_with_the_same_key() -> None:
-    requests = queue()
-    requests.add("old", Urgency(key="a"), 0.0)
-    requests.add("other", Urgency(key="b"), 0.0)
-    assert [gone.item for gone in requests.supersede("a")] == ["old"]
-    requests.add("new", Urgency(key="a"), 1.0)
-    assert all_of(requests, 1.0) == ["other", "new"]
-    assert requests.supersede("a") == [], "what has begun is not taken back"
-
-
-def test_a_full_queue_refuses_until_somebody_leaves() -> None:
-    requests = queue(limit=2)
-    first = requests.add("a", Urgency(), 0.0)
-    requests.add("b", Urgency(), 0.0)
-    with pytest.raises(AtCapacityError, match="2 requests wait"):
-        requests.add("c", Urgency(), 0.0)
-    requests.add("give it back", Urgency(priority=-1), 0.0, always=True)
-    assert requests.drop(first) and not requests.drop(first)
-    assert all_of(requests, 0.0) == ["give it back", "b"]
-    requests.add("c", Urgency(), 1.0)
-    assert len(requests) == 1
-
-
 def curve_of(*seconds: float, now_s: float = 0.0) -> RunCurve:
     """Of runs of 1, 2, 3 … requests, as if they had been measured."""
     curve = RunCurve()
@@ -204,15 +181,6 @@ def test_owners_who_come_once_are_not_kept_account_of_for_ever() -> None:
         requests.add("", Urgency(owner=owners.pop(0)), 5.0)
         requests.finished(requests.take(5.0), 0.1)
     assert first() is None
-
-
-def test_what_becomes_more_urgent_while_it_waits_is_moved_up() -> None:
-    requests = queue()
-    requests.add("pause", Urgency(1), 5.0)
-    requests.add("mine", Urgency(1, key="mine"), 5.1)
-    requests.hasten("mine", 0)
-    requests.hasten("nobody's", 0)
-    assert all_of(requests, 5.2) == ["mine", "pause"]
 
 
 # ------------------------------------------------------------ the lane

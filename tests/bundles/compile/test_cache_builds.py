@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +14,12 @@ from tests.bundles.compile.small_graphs import USUAL, profile, recipe
 from visavis.bundles.compile.build_progress import Cancelled, Progress, stop_if
 from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.plans.cache import PlanCache, PlanState
-from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
 from visavis.bundles.compile.plans.freshness import PlanRequest, source_digest, state_of
 from visavis.bundles.compile.survey import check_plans
 from visavis.bundles.compile.targets import PORTABLE, flavour_of
 from visavis.bundles.store.installed import RECORD_NAME
 from visavis.bundles.store.recipe import PlanRecipe, Precision
-from visavis.serving.errors import PlanCancelledError, PlanError, PlanRefusedError
+from visavis.serving.errors import PlanCancelledError, PlanError
 
 
 class Graphs:
@@ -120,28 +117,6 @@ def test_a_build_is_cancelled_while_its_graph_is_made(
         list(check_plans(builder, [request_], cancelled=cancelled))
     assert asked == [cancelled, cancelled]
     assert list(cache.entries()) == []
-
-
-def test_a_plan_from_before_it_was_found_wanting_is_not_handed_out(
-    builder: PlanBuilder, cache: PlanCache, request_: PlanRequest
-) -> None:
-    half = replace(request_, precision="fp16")
-    sha256 = builder.build(half).cached.record.key.onnx_sha256
-    assert builder.cached(half) is not None
-    found = Finding(
-        bundle=half.bundle,
-        precision="fp16",
-        graphs={half.recipe.name: sha256},
-        measure="words wrong, %",
-        sample="3 sentences",
-        reference=1.0,
-        value=9.0,
-        limit=0.2,
-    )
-    keep_findings(findings_path(cache.folder), [found])
-    for ask in (builder.cached, partial(builder.build, force=True)):
-        with pytest.raises(PlanRefusedError, match=r"not built in fp16: words wrong, % 9\.00"):
-            ask(half)
 
 
 def test_a_failed_build_leaves_nothing_and_the_next_one_works(

@@ -14,8 +14,8 @@ from visavis.bundles.compile.build_progress import Progress
 from visavis.bundles.compile.compiler import Plan, compile_plan, memory_in, read_layers
 from visavis.bundles.compile.plans.record import PlanMemory
 from visavis.bundles.compile.targets import Target
-from visavis.engine.tensorrt.bindings.messages import Message, Messages, collecting, shared_logger
-from visavis.serving.errors import PlanCancelledError, PlanError
+from visavis.engine.tensorrt.bindings.messages import Message, Messages
+from visavis.serving.errors import PlanError
 
 
 @pytest.fixture(scope="module")
@@ -114,21 +114,6 @@ def test_progress_rises_to_the_end(trt: Any) -> None:
     assert len({report.phase for report in reports}) > 3
 
 
-def test_a_build_stops_when_it_is_cancelled(trt: Any) -> None:
-    reports: list[Progress] = []
-
-    def cancelled() -> bool:
-        return len(reports) >= 3
-
-    with pytest.raises(PlanCancelledError):
-        compile_plan(
-            trt, small_graphs.deep(), [USUAL], on_progress=reports.append, cancelled=cancelled
-        )
-    assert reports[-1].fraction < 1.0
-    with pytest.raises(PlanCancelledError, match="before it began"):
-        compile_plan(trt, b"never looked at", [USUAL], cancelled=lambda: True)
-
-
 @pytest.mark.parametrize("kind", [RuntimeError, KeyboardInterrupt])
 def test_an_error_of_the_caller_comes_back_as_it_is(trt: Any, kind: type[BaseException]) -> None:
     def fail(report: Progress) -> None:
@@ -144,14 +129,6 @@ def test_a_failure_says_nothing_of_an_earlier_one(trt: Any) -> None:
     with pytest.raises(PlanError) as second:
         compile_plan(trt, small_graphs.unknown_operator(), [USUAL])
     assert "NonZero" not in str(second.value)
-
-
-def test_the_process_has_one_logger(trt: Any) -> None:
-    assert shared_logger(trt) is shared_logger(trt)
-    with collecting(trt) as outer, collecting(trt) as inner:
-        shared_logger(trt).log(trt.ILogger.ERROR, "oh")
-        shared_logger(trt).log(trt.ILogger.VERBOSE, "hm")
-    assert (outer.texts, inner.texts) == ([], ["oh"])
 
 
 def test_a_missing_driver_is_named_only_if_nothing_else_is_wrong() -> None:

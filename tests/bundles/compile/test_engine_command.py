@@ -69,6 +69,7 @@ def test_a_target_has_a_plan_of_its_own(engine: Engine) -> None:
     ("arguments", "kind", "told"),
     [
         (("build", "smal-net"), ModelStoreError, "Did you mean small-net"),
+        (("build", "far-net"), ModelStoreError, "visavis models pull far-net"),
         (("build", "plain-files"), PlanError, "nothing to compile: net.onnx: it is small"),
         (("build", "small-net", "--plan", "nett"), PlanError, "did you mean net?"),
         (("build", "small-net", "--precision", "int8"), PlanError, "net: fp32, fp16"),
@@ -89,11 +90,6 @@ def test_what_is_wrong_is_said(
     flavour = () if arguments[0] == "bench" else ("--flavour", "rtx")
     result = engine(*arguments, *flavour, fails=kind)
     assert re.search(told, str(result.exception)), result.exception
-
-
-def test_a_bundle_that_is_not_pulled_is_named(engine: Engine) -> None:
-    result = engine("build", "far-net", "--flavour", "rtx", fails=ModelStoreError)
-    assert "visavis models pull far-net" in str(result.exception)
 
 
 CHECK = ("check", "--precision", "fp32", "--flavour", "rtx")

@@ -8,8 +8,10 @@ import pytest
 
 from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_store import Engine, Store
+from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
+from visavis.bundles.compile.survey import requests_of
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.serving.errors import PlanRefusedError
 from visavis.tools.cli.engine import bench as engine_bench
@@ -38,17 +40,22 @@ def refused(engine: Engine, store: Store) -> str:
 REFUSAL = r"half-net net is not built in fp16: visemes wrong, % 12\.00 against 8\.50"
 
 
-@pytest.mark.parametrize("command", ["build", "inspect"])
+@pytest.mark.parametrize("command", ["build", "build --force", "inspect"])
 def test_a_refused_precision_is_left_out_with_its_figure(
     engine: Engine, refused: str, command: str
 ) -> None:
-    told = engine(command, refused, "--flavour", "rtx").output
+    asked = (*command.split(), refused, "--flavour", "rtx")
+    told = engine(*asked).output
     assert re.search(f"left out: {REFUSAL}", told)
     assert "Tensors" not in told
-    result = engine(
-        command, refused, "--flavour", "rtx", "--precision", "fp16", fails=PlanRefusedError
-    )
+    result = engine(*asked, "--precision", "fp16", fails=PlanRefusedError)
     assert re.search(REFUSAL, str(result.exception))
+
+
+def test_a_service_is_given_no_plan_of_it(refused: str, store: Store) -> None:
+    (request,) = requests_of(refused, precisions=["fp16"], model_dir=store.models)
+    with pytest.raises(PlanRefusedError, match=REFUSAL):
+        PlanBuilder(rtx(), PORTABLE, PlanCache(store.plans)).cached(request)
 
 
 def test_a_check_tells_what_compiles_and_is_not_for_use(engine: Engine, refused: str) -> None:

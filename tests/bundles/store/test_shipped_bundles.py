@@ -15,17 +15,6 @@ WITH_TENSORS = [
 ]
 
 
-@pytest.mark.parametrize("name", pullable_catalog().names)
-def test_a_pulled_bundle_holds_every_file_of_its_manifest(
-    name: str, bundle: Callable[[str], Path]
-) -> None:
-    folder = bundle(name)
-    manifest = load_manifest(name)
-    prepared = [path for step in manifest.prepare for path in step.outputs]
-    for path in [*(file.path for file in manifest.files), *prepared]:
-        assert (folder / path).is_file()
-
-
 @pytest.mark.parametrize("name", WITH_TENSORS)
 def test_the_tensors_told_are_those_of_the_graph(name: str, bundle: Callable[[str], Path]) -> None:
     runtime = pytest.importorskip("onnxruntime")

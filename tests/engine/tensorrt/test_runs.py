@@ -59,16 +59,6 @@ def test_a_shape_outside_of_every_profile_never_reaches_the_device(
         engine.infer(x_of(2))
 
 
-def test_a_wrong_type_never_reaches_the_device(bench: Bench) -> None:
-    with bench.open() as engine:
-        bench.forget()
-        with pytest.raises(InvalidInputError, match="x: dtype float64 instead of float32"):
-            engine.infer({"x": np.zeros((2, 2))})
-        assert bench.device.calls == bench.trt.calls == []
-        assert not engine.broken
-        engine.infer(x_of(2))
-
-
 def test_outputs_of_unknown_size_come_through_an_allocator(bench: Bench) -> None:
     with bench.open("late") as engine:
         for batch, positive in ((4, 3), (4, 5), (32, 40)):
