@@ -61,14 +61,8 @@ def test_it_speaks_with_every_phoneme_and_word_in_its_place(pull: Pull, kept: st
     assert first.files == second.files, "one network speaks with both"
     engines, voice = opened(first)
     (block,) = voice.speak("Hello, my friend.")
-    (again,) = voice.speak("Hello, my friend.")
-    (slow,) = voice.speak("Hello, my friend.", Prosody(speed=0.5))
-    assert list(voice.speak("...")) == []
-    parts = list(voice.speak("It was the best of times, it was the worst of times. " * 8))
     for engine in engines:
         engine.close()
-    assert np.array_equal(block.voice, again.voice)
-    assert len(slow.voice) > 1.5 * len(block.voice)
     assert len(block.voice) == len(block.mel) * HOP_SAMPLES
     assert [span.symbol for span in block.spans if span.symbol != "sil"] == [
         "HH", "AH0", "L", "OW1", "M", "AY0", "F", "R", "EH1", "N", "D",
@@ -76,7 +70,20 @@ def test_it_speaks_with_every_phoneme_and_word_in_its_place(pull: Pull, kept: st
     ends = [span.start_hops + span.hops for span in block.spans]
     assert [span.start_hops for span in block.spans] == [0, *ends[:-1]]
     assert [word for word, _ in block.words] == [0, 1, 2]
-    assert len(parts) > 1
+
+
+def test_it_repeats_itself_heeds_the_speed_and_says_long_text_in_parts(pull: Pull) -> None:
+    (own,) = own_voices(pull("together", small_kokoro()))
+    engines, voice = opened(own)
+    first, again, slow = (
+        next(voice.speak("Yes, yes.", Prosody(speed=speed))).voice for speed in (1.0, 1.0, 0.5)
+    )
+    assert list(voice.speak("...")) == []
+    assert len(list(voice.speak("It was the best of times, it was the worst. " * 9))) > 1
+    for engine in engines:
+        engine.close()
+    assert np.array_equal(first, again)
+    assert len(slow) > 1.5 * len(first)
 
 
 def test_a_voice_that_it_has_not_is_told_with_those_that_it_has(pull: Pull) -> None:

@@ -273,14 +273,18 @@ def test_mandarin_phrases_that_share_runs_sound_as_alone(mandarin: MandarinVoice
 
 
 class TooNarrow(Engine):
-    """As compiled for a GPU, the file takes rows, but here no request fits its plans."""
+    """As compiled for a GPU, `file` takes rows, but here no request fits its plans."""
 
     backend = "plans"
 
+    def __init__(self, file: Engine) -> None:
+        super().__init__(file.model, device="cuda:0", threads=1)
+        self._file = file
+
     def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        with open_engine(self.model) as file:
-            for_rows = {n: replace(s, shape=(None, *s.shape[1:])) for n, s in file.inputs.items()}
-            return for_rows, dict(file.outputs)
+        given = self._file.inputs.items()
+        for_rows = {name: replace(spec, shape=(None, *spec.shape[1:])) for name, spec in given}
+        return for_rows, dict(self._file.outputs)
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         raise UnfitShapeError("not compiled for this")
@@ -297,7 +301,7 @@ def test_english_phrases_are_said_one_by_one_once_the_gpu_is_left(
     ask = next(on_cpu.speak("Yes."))
     assert isinstance(ask, RowAsk) and ask.network.largest == 1
     rungs = [
-        Rung("plans", "cuda:0", lambda: TooNarrow(file, device="cuda:0", threads=1)),
+        Rung("plans", "cuda:0", lambda: TooNarrow(engines[file])),
         Rung("onnxruntime", "cpu", lambda: open_engine(file)),
     ]
     with LadderEngine(file, rungs) as engine:

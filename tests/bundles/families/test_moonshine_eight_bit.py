@@ -33,8 +33,8 @@ def test_with_weights_of_eight_bits_the_same_is_heard(bundle: Callable[[str], Pa
             open_engine(folder / PARTS[1], options=options) as decoder,
         ):
             recogniser = Moonshine(encoder, decoder, tokenizer)
-            text = recogniser.transcribe(sound("two_cities_01")).text
-            given = {"input_values": sound("austen_0880")[None]}
+            text = recogniser.transcribe(sound("two_cities_01")[:40_000]).text
+            given = {"input_values": sound("austen_0880")[None, :24_000]}
             if "lengths" in encoder.inputs:  # in floats, whose rows may share a run
                 given["lengths"] = np.array([given["input_values"].shape[1:]])
             heard.append((text, encoder.infer(given)["last_hidden_state"]))

@@ -19,7 +19,7 @@ from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.engine import EngineOptions, eight_bit_products, open_engine
 from visavis.engine.rows import RowAsk
 
-HEARD = [sound("two_cities_01")[:40_000], sound("jfk")[:20_000], sound("austen_0880")[:30_000]]
+HEARD = [sound("two_cities_01")[:24_000], sound("jfk")[:20_000], sound("austen_0880")[:16_000]]
 
 
 def test_texts_of_other_lengths_share_a_run_and_read_as_alone(
