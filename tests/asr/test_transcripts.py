@@ -205,9 +205,10 @@ async def test_a_telephone_rate_is_understood(hearing: Hearing) -> None:
 
 @pytest.mark.parametrize("bundle_name", ["moonshine-tiny-en", "whisper-base"])
 def test_a_guess_at_the_text_does_not_change_it(hearing: Hearing, bundle_name: str) -> None:
-    transcriber, pcm = hearing.ear(bundle_name).transcriber, sound("two_cities_01")
+    transcriber = hearing.ear(bundle_name).transcriber
+    pcm = sound("two_cities_01")[: 5 * SAMPLE_RATE_HZ // 2]
     said = transcriber.transcribe(pcm, "en").text
-    astray = f"{said[:30]} what was the weather like yesterday in the city"
+    astray = f"{said[:15]} what was the weather like yesterday in the city"
     for draft in (said, said[: len(said) // 2], astray, "\ufffd\0"):
         heard = transcriber.transcribe(pcm, "en", draft).text
         # A quantised network rounds many tokens at once another way: marks may differ.
@@ -230,7 +231,8 @@ def test_only_a_short_sound_is_asked_whether_it_is_a_hum(hearing: Hearing) -> No
 
 
 def test_only_short_mandarin_is_asked_by_whisper(hearing: Hearing) -> None:
-    transcriber, pcm = hearing.ear("whisper-base").transcriber, sound("zh/nls_digits")
+    transcriber = hearing.ear("whisper-base").transcriber
+    pcm = sound("zh/nls_digits")[: 5 * SAMPLE_RATE_HZ // 2]
     short = slice(SAMPLE_RATE_HZ // 2, SAMPLE_RATE_HZ * 3 // 2)
     assert transcriber.transcribe(pcm, "zh").hum_odds is None
     assert transcriber.transcribe(pcm[short], "en").hum_odds is None
@@ -257,7 +259,7 @@ async def test_partials_come_early_and_their_stable_part_stays(hearing: Hearing)
 
 @pytest.mark.parametrize(
     "file",
-    ["en_unfinished_01", "en_hesitant_03", "zh_unfinished_06"],
+    ["en_hesitant_03", "zh_unfinished_06"],
 )
 async def test_a_pause_where_nobody_ends_does_not_end_the_turn(hearing: Hearing, file: str) -> None:
     turn = next(c for c in load_turn_clips(CLIPS.parent / "turns") if c.path.stem == file)
