@@ -11,7 +11,7 @@ import pytest
 from av.sidedata.sidedata import Type
 from numpy.typing import NDArray
 
-from services.face.draw.encoder import Codec, EncodedFrame, VideoEncoder
+from services.face.draw.encoder import Codec, EncodedFrame, VideoEncoder, fill_planes
 from visavis.serving.errors import InvalidInputError
 from visavis.synthetic import MARK_UUID, SYNTHETIC
 
@@ -138,3 +138,21 @@ def test_two_encoders_share_nothing() -> None:
     for k, shown in enumerate([pictures, [255 - picture for picture in pictures]]):
         decoded = _decode("vp8", [made[k] for made in frames])
         assert min(cv2.PSNR(was, now) for was, now in zip(shown, decoded, strict=True)) > 28
+
+
+def test_planes_are_bt601_in_limited_range() -> None:
+    """So that every decoder turns them back into the same colours."""
+    rgb = np.random.default_rng(1).integers(0, 256, (34, 52, 3)).astype(np.uint8)
+    rgb[:, :16] = np.repeat(255 * np.indices((2, 2, 2)).reshape(3, 8).T, 2, axis=0)  # the extremes
+    to_ycbcr = [[65.481, 128.553, 24.966], [-37.797, -74.203, 112], [112, -93.786, -18.214]]
+    exact = rgb / 255.0 @ np.array(to_ycbcr).T + (16, 128, 128)
+    mean = exact.reshape(17, 2, 26, 2, 3).mean(axis=(1, 3))
+    padding = 12  # of bytes behind each line, which nobody may touch
+    wanted = [exact[..., 0], mean[..., 1], mean[..., 2]]
+    planes = [np.full((len(w), w.shape[1] + padding), 77, np.uint8) for w in wanted]
+    luma, cb, cr = (plane.reshape(-1) for plane in planes)
+    pixels = np.dstack([rgb, rgb[..., 1]]).reshape(-1).view("<u4")  # the fourth byte means nothing
+    fill_planes(pixels, 52, 34, luma, 52 + padding, cb, cr, 26 + padding)
+    for plane, right in zip(planes, wanted, strict=True):
+        assert (plane[:, right.shape[1] :] == 77).all()
+        assert np.abs(plane[:, : right.shape[1]] - right).max() <= 0.52, "rounded, not cut off"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from functools import cache
 
 import numpy as np
@@ -11,45 +10,13 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar
-from services.face.avatar.hidden import continue_behind, fill_hidden
+from services.face.avatar.hidden import continue_behind
 from services.face.avatar.making.landmarks import Landmarks
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import Portrait
-from services.face.avatar.mesh import build_mesh, head_frame, triangulate
-from services.face.avatar.shapes import SHAPES, closed_mouth, interpolate
+from services.face.avatar.mesh import build_mesh, head_frame
+from services.face.avatar.shapes import SHAPES, closed_mouth
 from tests.face.portraits import astronaut, rendered
-
-
-def _areas(points: NDArray[np.floating], triangles: NDArray[np.int32]) -> NDArray[np.float64]:
-    (ax, ay), (bx, by), (cx, cy) = points[triangles].transpose(1, 2, 0)
-    return np.asarray(np.abs((bx - ax) * (cy - ay) - (cx - ax) * (by - ay)) / 2)
-
-
-def test_triangles_tile_the_hull_of_a_grid() -> None:
-    points = np.array(list(itertools.product(range(8), range(6))), float) * 10
-    triangles = triangulate(points)
-    assert _areas(points, triangles).sum() == pytest.approx(70 * 50, rel=1e-3)
-    assert len(triangles) == 2 * 7 * 5
-
-
-def test_no_point_lies_inside_a_circumcircle() -> None:
-    points = np.random.default_rng(3).random((60, 2)) * 100
-    for triangle in triangulate(points):
-        a, b, c = points[triangle]
-        system = 2 * np.array([b - a, c - a])
-        centre = np.linalg.solve(system, [b @ b - a @ a, c @ c - a @ a])
-        others = np.delete(points, triangle, axis=0)
-        radius = np.linalg.norm(a - centre)
-        assert (np.linalg.norm(others - centre, axis=1) > radius - 1e-2).all()
-
-
-def test_interpolation_meets_its_points_and_keeps_planes() -> None:
-    rng = np.random.default_rng(1)
-    at, query = rng.random((20, 2)), rng.random((9, 2))
-    plane = np.array([[2.0, -1.0], [0.5, 3.0]])
-    assert interpolate(at, at @ plane, query) == pytest.approx(query @ plane, abs=1e-6)
-    values = rng.random((20, 2))
-    assert interpolate(at, values, at, stiffness=0.0) == pytest.approx(values, abs=1e-6)
 
 
 @cache
@@ -76,6 +43,8 @@ def test_the_avatar_that_ships_is_what_is_made_of_its_portrait() -> None:
         again, ships = (np.asarray(getattr(each, name), float) for each in (made(), rendered()))
         assert np.abs(again - ships).max() <= apart, name
     assert made().mesh.weight == pytest.approx(rendered().mesh.weight, abs=1e-5)
+    one, other = ({*map(frozenset, e.mesh.triangles.tolist())} for e in (made(), rendered()))
+    assert len(one & other) > 0.99 * len(other)
 
 
 def test_mesh_covers_the_picture_and_its_face_follows_the_head_but_shoulders_stay() -> None:
@@ -141,17 +110,6 @@ def test_hair_beside_the_face_rests_while_the_jaw_falls() -> None:
     assert len(beside) > 60 and np.abs(_shape("jaw_open")[beside]).max() < 0.2
     chin = _shape("jaw_open")[list(topology.JAW_LINE), 1]
     assert (np.diff(chin[:7]) > 0).all() and (np.diff(chin[6:]) < 0).all(), "falls off to the ears"
-
-
-def test_hidden_pixels_are_filled_from_their_surroundings() -> None:
-    picture = np.zeros((64, 64, 3), np.uint8)
-    picture[:, :32], picture[:, 32:] = 200, 100
-    known = np.ones((64, 64), np.float32)
-    known[20:44, 20:44] = 0
-    picture[20:44, 20:44] = 7
-    filled = fill_hidden(picture, known)
-    assert (filled[known > 0] == picture[known > 0]).all()
-    assert filled[32, 22, 0] > 150 > filled[32, 42, 0] >= 100
 
 
 def test_stripes_go_on_behind_the_person() -> None:

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.draw.pose import POSE_INDEX, POSE_NAMES, FacePose
+from services.face.draw.pose import POSE_NAMES, FacePose
 from services.face.draw.renderer import Renderer
 from tests.face.portraits import astronaut, picture_of
 
@@ -35,14 +35,6 @@ def _mouth() -> tuple[slice, slice]:
 
 def _dark_pixels(picture: NDArray[np.uint8]) -> int:
     return int((picture[_mouth()].max(axis=2) < 90).sum())
-
-
-def test_pose_goes_through_a_vector_and_back() -> None:
-    pose = FacePose(jaw_open=0.25, yaw=-0.5, breath=1.0)
-    assert pose.vector()[POSE_INDEX["jaw_open"]] == 0.25
-    assert FacePose.from_vector(pose.vector()) == pose
-    with pytest.raises(ValueError, match="coefficients"):
-        FacePose.from_vector(np.zeros(len(POSE_NAMES) - 1, np.float32))
 
 
 def test_same_pose_same_bytes(renderer: Renderer) -> None:
