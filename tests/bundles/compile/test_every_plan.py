@@ -6,7 +6,6 @@ What a GPU computes with them, whole, is for `make gpu-test`.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -16,14 +15,13 @@ from typing import Any
 import onnx
 import pytest
 
-from tests.bundles.compile.compiling import rtx
+from tests.bundles.compile.compiling import rtx, with_few_layers
 from tests.bundles.compile.float_graphs import FloatGraphs
 from visavis.bundles.compile.builder import PlanBuilder
 from visavis.bundles.compile.graphs import in_precision
 from visavis.bundles.compile.plans.cache import PlanCache
 from visavis.bundles.compile.plans.freshness import PlanRequest
 from visavis.bundles.compile.precision import calibration_for, to_int8
-from visavis.bundles.compile.surgery.editing import GraphEditor
 from visavis.bundles.compile.survey import Checked, every_request
 from visavis.bundles.compile.targets import PORTABLE
 from visavis.bundles.store import bundle_path, recipes_of
@@ -43,31 +41,6 @@ NOT_COMPILED = {("moonshine-tiny-en", "decoder-next")}
 
 # Of the sets that ranges are found by. How exact a plan is in 8 bits is for the quality gates.
 _CALIBRATED_ON = 1
-
-
-# Of the sums in a row by which layers add to what they are given: attention and what follows it
-# twice.
-_SUMS = 4
-
-
-def with_few_layers(model: onnx.ModelProto) -> onnx.ModelProto:
-    """`model` with the first of each stack of like layers: more of them take the compiler longer,
-    and it finds nothing else in them."""
-    cut = onnx.ModelProto()
-    cut.CopyFrom(model)
-    editor = GraphEditor(cut)
-    stacks: dict[str, list[str]] = {}
-    for node in editor.nodes:
-        if node.op_type == "Add":
-            before = max((stacks.get(name, []) for name in node.input), key=len)
-            stacks[node.output[0]] = [*before, node.output[0]]
-    inner = {before for sums in stacks.values() for before in sums[:-1]}
-    for last, sums in stacks.items():
-        if last not in inner and len(sums) > _SUMS:
-            editor.read_instead(last, sums[_SUMS - 1])
-    kept = [made for made in cut.graph.output if not re.search(r"\.[2-9]\.", made.name)]
-    editor.set_outputs(kept)
-    return editor.finished_model()
 
 
 @dataclass(frozen=True)
