@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,7 +11,8 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import WordLevel
 
 from services.asr.hearing.whisper import Whisper
-from visavis.engine import Engine, Tensors, TensorSpec
+from tests.made_engine import MadeEngine
+from visavis.engine import Tensors
 
 LANGUAGES = ("en", "zh", "ja", "th")
 FIRST, SECOND = 0, 1
@@ -30,38 +30,27 @@ def tokenizer() -> Tokenizer:
     return made
 
 
-class Encoder(Engine):
+class Encoder(MadeEngine):
     """Makes nothing of the sound: the decoder needs none."""
 
-    backend = "scripted"
-
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        return {"mel": TensorSpec("mel", np.dtype(np.float32), (1, 80, None))}, {}
+    takes: ClassVar = {"mel": (1, 80, None)}
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         return {}
 
-    def _close(self) -> None:
-        pass
 
-
-class Decoder(Engine):
+class Decoder(MadeEngine):
     """Says the tokens of `script` one after the other."""
 
-    backend = "scripted"
+    takes: ClassVar = {"tokens": (1, None)}
+    gives: ClassVar = {"logits": (1, None, None)}
+    kinds: ClassVar = {"tokens": np.int64}
     script: list[int]
-
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        logits = TensorSpec("logits", np.dtype(np.float32), (1, None, None))
-        return {"tokens": TensorSpec("tokens", np.dtype(np.int64), (1, None))}, {"logits": logits}
 
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
         logits = np.zeros((1, inputs["tokens"].shape[1], VOCABULARY), np.float32)
         logits[0, -1, self.script.pop(0)] = 50.0
         return {"logits": logits}
-
-    def _close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize(
@@ -72,10 +61,7 @@ def test_segments_are_joined_as_the_language_is_written(language: str, text: str
     end = int(words.token_to_id("<|endoftext|>"))
     zero = int(words.token_to_id("<|notimestamps|>")) + 1
     one, two = zero + SECOND_OF_SOUND, zero + 2 * SECOND_OF_SOUND
-    with (
-        Encoder(Path("encoder"), device="cpu", threads=1) as encoder,
-        Decoder(Path("decoder"), device="cpu", threads=1) as decoder,
-    ):
+    with Encoder() as encoder, Decoder() as decoder:
         decoder.script = [zero, FIRST, one, one, SECOND, two, end]
         heard = Whisper(encoder, decoder, words).transcribe(np.zeros(32_000, np.float32), language)
     assert [segment.text for segment in heard.segments] == ["ชา", "ดี"]

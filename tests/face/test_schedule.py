@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from services.face.draw.animator import Animator
 from services.face.draw.pose import FacePose, Frame
+from services.face.drawing import Drawing
 from services.face.schedule import AT_ONCE_S, LARGEST_PASS, TICK_S, Job, Schedule
 from tests.face.test_animator import SENTENCE, lips_of, mel_chunks
+from visavis.engine import EngineLane
+from visavis.serving.admission.meter import Assumed, Meter
+from visavis.serving.errors import EngineError
+from visavis.wire.clock import MonotonicClock
 
 TICK = 10 * TICK_S
 
@@ -204,3 +213,26 @@ def test_with_too_many_faces_pictures_get_fewer_and_never_late(draw_s: float) ->
         assert max(pictures) - min(pictures) < 0.15 * max(pictures), "nobody is left behind"
         half = len(late) // 2
         assert max(late[half:]) <= max(late[:half]) + 0.02 < 0.25, "no growing lateness"
+
+
+async def test_a_face_in_a_pass_that_is_cut_off_is_told_and_does_not_stand_still() -> None:
+    clock, lane, go = MonotonicClock(), EngineLane("t"), threading.Event()
+    drawing = Drawing([lane], clock, Meter(clock, Assumed(1.0, 0.01, 0.01)))
+    begun = asyncio.Event()
+
+    def begin(frame: object) -> Any:
+        begun.set()
+        return SimpleNamespace(prepared=True, drawn=True)
+
+    pictures: Any = SimpleNamespace(waits=False, begin=begin, make=lambda picture: None)
+    animator: Any = Due(clock.now())
+    busy = asyncio.create_task(lane.run(go.wait, 10))
+    async with asyncio.timeout(10), drawing.face(animator, pictures) as face:
+        drawing.start()
+        await begun.wait()
+        await drawing.stop()
+        with pytest.raises(EngineError, match="cut off"):
+            await anext(face)
+        go.set()
+        await busy
+    lane.close()

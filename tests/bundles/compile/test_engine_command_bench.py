@@ -16,9 +16,10 @@ from tests.bundles.compile.compiling import rtx
 from tests.bundles.compile.small_graphs import profile, recipe
 from tests.bundles.compile.small_store import Engine as RunCommand
 from tests.fakes import ManualClock
+from tests.made_engine import MadeEngine
 from visavis.bundles.compile.sources import BundlePlan
 from visavis.bundles.compile.targets import PORTABLE
-from visavis.engine.base import Engine, Tensors, TensorSpec
+from visavis.engine.base import Tensors, TensorSpec
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.charts import draw_plan_bench
@@ -29,30 +30,21 @@ RECIPE = recipe(profile((1, 8), (1, 8), (4, 8)))
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-class Metronome(Engine):
+class Metronome(MadeEngine):
     """Takes 10 ms per item, and every tenth run twice as long."""
 
-    backend = "metronome"
-
     def __init__(self, clock: ManualClock, first: int | None = None) -> None:
-        super().__init__(Path("metronome"), device="cpu", threads=1)
+        super().__init__()
+        self.takes, self.gives = {"x": (first, 8)}, {"y": (first, 8)}  # type: ignore[misc]
         self._clock = clock
-        self._first = first
         self.batches: list[int] = []
 
-    def _load(self) -> tuple[dict[str, TensorSpec], dict[str, TensorSpec]]:
-        spec = TensorSpec("x", np.dtype(np.float32), (self._first, 8))
-        return {"x": spec}, {"y": spec}
-
     def _infer(self, inputs: Tensors) -> dict[str, NDArray[Any]]:
-        x = inputs["x"]
-        assert isinstance(x, np.ndarray)
+        x = np.asarray(inputs["x"])
         self.batches.append(len(x))
         slow = 2 if len(self.batches) % 10 == 0 else 1
         self._clock.advance(0.01 * len(x) * slow)
         return {"y": x}
-
-    def _close(self) -> None: ...
 
 
 def rows_of(

@@ -9,8 +9,9 @@ import numpy as np
 import onnx
 import pytest
 from numpy.typing import NDArray
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
+from tests.bundles.compile.graph_runs import model_of
 from visavis.bundles.compile.precision import to_fp16
 from visavis.bundles.compile.precision.calibration import run_float
 from visavis.serving.errors import PlanError
@@ -19,22 +20,9 @@ from visavis.tools.precision.gates import with_rounding
 F32, F16 = TensorProto.FLOAT, TensorProto.FLOAT16
 
 
-def model_of(
-    nodes: list[onnx.NodeProto],
-    outputs: list[str],
-    weights: Mapping[str, NDArray[Any]],
-    shape: tuple[int, ...] = (2, 4),
-) -> onnx.ModelProto:
-    graph = helper.make_graph(
-        nodes,
-        "g",
-        [helper.make_tensor_value_info("x", F32, list(shape))],
-        [helper.make_tensor_value_info(name, F32, None) for name in outputs],
-        [numpy_helper.from_array(value, name) for name, value in weights.items()],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    model.ir_version = 9
-    return model
+def small(nodes: list[onnx.NodeProto], weights: Mapping[str, NDArray[Any]]) -> onnx.ModelProto:
+    """x [2, 4] -> y [2, 4]"""
+    return model_of(nodes, {"x": [2, 4]}, {"y": [2, 4]}, weights)
 
 
 def weight(*shape: int) -> NDArray[np.float32]:
@@ -56,7 +44,7 @@ def attention() -> onnx.ModelProto:
         helper.make_node("Softmax", ["c"], ["d"], name="softmax"),
         helper.make_node("MatMul", ["d", "w"], ["y"], name="second"),
     ]
-    return model_of(nodes, ["y"], {"w": weight(4, 4), "b": weight(4)})
+    return small(nodes, {"w": weight(4, 4), "b": weight(4)})
 
 
 def test_products_are_halved_and_softmax_inputs_outputs_and_the_given_model_are_not() -> None:
@@ -82,7 +70,7 @@ def test_a_node_follows_its_finest_input() -> None:
         helper.make_node("Mul", ["c", "s"], ["d"], name="scaled"),
         helper.make_node("MatMul", ["d", "w"], ["y"], name="next"),
     ]
-    types = types_in(to_fp16(model_of(nodes, ["y"], {"w": weight(4, 4), "s": weight(4)})))
+    types = types_in(to_fp16(small(nodes, {"w": weight(4, 4), "s": weight(4)})))
     assert [types[name] for name in ("centred", "scaled")] == [F32, F32]
     assert types["next"] == F16
 
@@ -94,7 +82,7 @@ def test_constants_that_16_bits_cannot_hold_stay(value: float) -> None:
         helper.make_node("Add", ["a", "b"], ["y"], name="mask"),
     ]
     weights = {"w": weight(4, 4), "b": np.array([0, value, 0, 0], np.float32)}
-    half = to_fp16(model_of(nodes, ["y"], weights))
+    half = to_fp16(small(nodes, weights))
     assert types_in(half)["mask"] == F32
     (out,) = run_float(half, [{"x": weight(2, 4)}])
     assert out["y"][0, 1] == pytest.approx(value, abs=10, rel=1e-3)
@@ -115,7 +103,7 @@ def test_a_graph_with_branches_is_refused() -> None:
         [helper.make_tensor_value_info("z", F32, [2, 4])],
     )
     node = helper.make_node("If", ["f"], ["y"], name="step", then_branch=branch, else_branch=branch)
-    model = model_of([node], ["y"], {"f": np.array(True)})
+    model = small([node], {"f": np.array(True)})
     with pytest.raises(PlanError, match=r"step .*contains a graph"):
         to_fp16(model)
 
@@ -123,7 +111,7 @@ def test_a_graph_with_branches_is_refused() -> None:
 def test_types_that_do_not_agree_are_told() -> None:
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")]
     with pytest.raises(PlanError, match="do not agree"):
-        to_fp16(model_of(nodes, ["y"], {"w": weight(3, 3)}))
+        to_fp16(small(nodes, {"w": weight(3, 3)}))
 
 
 def test_what_overflows_in_16_bits_overflows_on_the_cpu_too() -> None:
@@ -133,7 +121,7 @@ def test_what_overflows_in_16_bits_overflows_on_the_cpu_too() -> None:
         helper.make_node("MatMul", ["b", "w"], ["y"], name="last"),
     ]
     weights = {"w": np.eye(4, dtype=np.float32) * 100, "s": np.full(4, 1e-3, np.float32)}
-    half = with_rounding(to_fp16(model_of(nodes, ["y"], weights)))
+    half = with_rounding(to_fp16(small(nodes, weights)))
     inputs = [{"x": np.full((2, 4), size, np.float32)} for size in (1.0, 1000.0)]
     fine, overflown = (out["y"] for out in run_float(half, inputs))
     assert fine == pytest.approx(10.0, rel=2e-3)

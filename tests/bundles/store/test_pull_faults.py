@@ -180,7 +180,7 @@ def test_what_is_wrong_where_it_comes_from_is_told_and_leaves_nothing(
     with pytest.raises(ModelStoreError, match=said):
         store.pull("ear")
     assert store.left() == set()
-    assert not partial(store)
+    assert {path.suffix for path in (store.models / ".downloads").glob("*")} <= {".json"}
 
 
 def test_a_folder_that_cannot_be_written_is_named(store: Store) -> None:
