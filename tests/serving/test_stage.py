@@ -40,7 +40,9 @@ class Told(Turn):
 
 
 class Reader(StageWork):
-    """Begins a turn with its first token: "wait" works for ever, "break" fails, the rest ends."""
+    """Begins a turn with its first token: "wait" works for ever, "break" and "crash" fail, the rest
+    ends.
+    """
 
     inputs = MappingProxyType({Kind.TURN: 8, Kind.TOKENS: 8})
 
@@ -78,6 +80,8 @@ class Reader(StageWork):
                 await asyncio.Event().wait()
             if text == "break":
                 raise EngineError("no power")
+            if text == "crash":
+                raise RuntimeError("secret")
         finally:
             self.at_work -= 1
 
@@ -212,20 +216,24 @@ async def test_the_first_chunk_of_a_newer_turn_ends_the_older_unannounced(
         assert client.reader.taken == [(3, "wait"), (4, "wait")]
 
 
-async def test_a_turn_that_fails_is_an_event_and_the_next_one_works(
-    bus: Bus, leases: Leases
+async def test_a_turn_that_fails_is_an_event_without_secrets_and_the_next_one_works(
+    bus: Bus, leases: Leases, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with attached(leases, bus, "fails") as client:
-        await client.say(1, "break")
-        assert (await client.next_event()).turn_started.turn == 1
-        failed = (await client.next_event()).turn_failed
-        assert (failed.turn, failed.code, failed.message) == (1, "UNAVAILABLE", "no power")
-        await client.say(1, "more of it")
-        await client.say(2, "fine")
-        assert (await client.next_event()).turn_started.turn == 2
+        hidden = "internal error; see the service's log"
+        told = [("break", "UNAVAILABLE", "no power"), ("crash", "INTERNAL", hidden)]
+        for turn, (text, code, message) in enumerate(told, 1):
+            await client.say(turn, text)
+            assert (await client.next_event()).turn_started.turn == turn
+            failed = (await client.next_event()).turn_failed
+            assert (failed.turn, failed.code, failed.message) == (turn, code, message)
+        assert "secret" in caplog.text
+        await client.say(2, "more of it")
+        await client.say(3, "fine")
+        assert (await client.next_event()).turn_started.turn == 3
         finished = (await client.next_event()).turn_finished
-        assert (finished.turn, finished.cancelled, finished.produced) == (2, False, 1)
-        assert client.reader.taken == [(1, "break"), (2, "fine")]
+        assert (finished.turn, finished.cancelled, finished.produced) == (3, False, 1)
+        assert client.reader.taken == [(1, "break"), (2, "crash"), (3, "fine")]
 
 
 async def test_a_turn_that_is_over_before_it_begins_is_told_as_cancelled(
