@@ -28,16 +28,55 @@ def portrait(name: str) -> FilePayload:
     return FilePayload(name=name, mimeType="image/jpeg", buffer=jpeg(drawn_face()))
 
 
-async def test_speaks_chinese_and_changes_to_a_chinese_voice(page: Page, stub: StubGateway) -> None:
+async def test_speaks_chinese_changes_to_a_chinese_voice_and_remembers_it(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
+    family = "getComputedStyle(document.querySelector('h1')).fontFamily"
+    assert "CJK" not in await page.evaluate(family)
     await page.check("input[name=language][value=zh]", force=True)
     await expect(page.locator("#captions-title")).to_have_text("对话")
     await expect(page.locator("html")).to_have_attribute("lang", "zh-CN")
+    assert "CJK" in await page.evaluate(family), "English is set in no Chinese font"
     await stub.until(lambda seen: seen.updates)
     assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
+    await open_page(page, stub, "?transport=websocket")
+    await expect(page.locator("input[name=language][value=zh]")).to_be_checked()
 
 
-async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway) -> None:
+def refusals() -> list[str]:
+    """What the services themselves say of photos and names that will not do."""
+    points = np.zeros((468, 3), np.float32)
+    points[list(topology.FACE_OVAL), :2] = [[0, 0], [40, 40]] * (len(topology.FACE_OVAL) // 2)
+    turned = points.copy()
+    turned[topology.LEFT_EAR, 2], turned[topology.CHIN, 1] = 90, 120
+    seen = np.column_stack([astronaut().mesh.source[:468], np.zeros(468)])
+    calls: list[Callable[[], object]] = [
+        lambda: check_room(points, 40, 40),
+        lambda: check_face(Landmarks(points, np.zeros((2, 3), np.float32), 1), 400, 400),
+        lambda: check_face(Landmarks(turned, np.zeros((2, 3), np.float32), 1), 400, 400),
+        lambda: check_seen(np.zeros((512, 512, 3), np.uint8), seen),
+        lambda: check_new("me", ["me"], 0, 9),
+        lambda: check_new("me", [], 9, 9),
+        lambda: check_picture(b"hello"),
+    ]
+    said = []
+    for call in calls:
+        with pytest.raises(VisavisError) as refused:
+            call()
+        said.append(str(refused.value))
+    lost = "its replica was lost: Socket closed"
+    return [
+        *said,
+        f"asr: {lost}",
+        f"tts: {lost}",
+        f"llm: {lost}; no other one has come within 20 s",
+    ]
+
+
+async def test_every_text_and_what_the_services_refuse_is_there_in_the_pages_words(
+    page: Page, stub: StubGateway
+) -> None:
     await open_page(page, stub)
     missing = await page.evaluate(
         """async () => {
@@ -54,9 +93,16 @@ async def test_every_text_exists_in_both_languages(page: Page, stub: StubGateway
         }"""
     )
     assert missing == []
+    script = """async (said) => {
+      const { inPlainWords } = await import("/static/refusals.js");
+      return said.map(inPlainWords).filter((words) => !/[\u4e00-\u9fff]/.test(words));
+    }"""
+    assert await page.evaluate(script, refusals()) == [], "Chinese was spoken last"
 
 
-async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
+async def test_chooses_avatar_voice_and_how_it_is_to_be_said_and_by_whom(
+    page: Page, stub: StubGateway
+) -> None:
     await start(page, stub)
     assert stub.seen.sessions[0] == {
         "language": "en",
@@ -72,6 +118,19 @@ async def test_chooses_avatar_and_voice(page: Page, stub: StubGateway) -> None:
     await stub.until(lambda seen: len(seen.updates) == 2)
     assert stub.seen.updates == [{"avatar": "grandma-gu"}, {"voice": "joe"}]
     await expect(page.locator("#avatar-name")).to_have_text("Grandma gu")
+    await page.select_option("#style", "calm")
+    await page.fill("#speed", "1.3")
+    await page.fill("#persona", "You are a pirate.")
+    await page.click("#sheet-new")
+    await stub.until(lambda seen: len(seen.sessions) == 2)
+    assert stub.seen.updates[2:] == [{"style": "calm"}, {"speed": 1.3}]
+    kept = {"persona": "You are a pirate.", "style": "calm", "speed": 1.3}
+    assert stub.seen.sessions[1].items() >= kept.items()
+    await page.click("#mute")
+    await expect(page.locator("#stage video")).to_have_js_property("muted", True)
+    hint = page.locator("#model-hint")
+    await expect(hint).to_contain_text("smollm2-135m")
+    await expect(hint.locator("code")).to_have_text("visavis up --profile better")
 
 
 async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> None:
@@ -106,14 +165,9 @@ async def test_creates_an_avatar_from_a_photo(page: Page, stub: StubGateway) -> 
     await expect(page.locator("#avatar-name")).to_have_text("Eileen")
     assert stub.script.avatars == ["eileen", "grandma-gu"]
 
-
-async def test_a_new_avatar_that_cannot_be_fetched_is_told_of(
-    page: Page, stub: StubGateway
-) -> None:
-    await open_page(page, stub)
-    await page.click("#settings-open")
+    # One that cannot be fetched is told of.
     await page.click("#avatar-new")
-    await page.set_input_files("#photo", files=[portrait("aunt.jpg")])
+    await page.set_input_files("#photo", files=[photo])
     await page.fill("#likeness", "Ann Lee")
     await page.check("#consent")
     await page.click("#creator-submit")
@@ -123,7 +177,10 @@ async def test_a_new_avatar_that_cannot_be_fetched_is_told_of(
     await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
 
 
-async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) -> None:
+async def test_a_dropped_photo_opens_the_creator_and_a_refused_one_shows_the_servers_reason(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.script.refuse_avatar = "the face is too small: 31 pixels from brows to chin, 80 are needed"
     await open_page(page, stub)
     picture = base64.b64encode(jpeg(drawn_face())).decode()
     await page.evaluate(
@@ -137,13 +194,6 @@ async def test_a_dropped_photo_opens_the_creator(page: Page, stub: StubGateway) 
     )
     await expect(page.locator("#photo-preview")).to_be_visible()
     await expect(page.locator("#avatar-new-name")).to_have_value("uncle")
-
-
-async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGateway) -> None:
-    stub.script.refuse_avatar = "the face is too small: 31 pixels from brows to chin, 80 are needed"
-    await open_page(page, stub)
-    await page.click("#settings-open")
-    await page.click("#avatar-new")
     text = FilePayload(name="notes.txt", mimeType="text/plain", buffer=b"hello")
     await page.set_input_files("#photo", files=[text])
     await expect(page.locator("#creator-fault")).to_contain_text("not a JPEG")
@@ -163,72 +213,6 @@ async def test_a_refused_photo_shows_the_servers_reason(page: Page, stub: StubGa
     await page.fill("#avatar-new-name", "张三")
     await page.click("#creator-submit")
     await expect(page.locator("#creator-fault")).to_contain_text("不能有“张”")
-
-
-def refusals() -> list[str]:
-    """What the services themselves say of photos and names that will not do."""
-    points = np.zeros((468, 3), np.float32)
-    points[list(topology.FACE_OVAL), :2] = [[0, 0], [40, 40]] * (len(topology.FACE_OVAL) // 2)
-    turned = points.copy()
-    turned[topology.LEFT_EAR, 2], turned[topology.CHIN, 1] = 90, 120
-    seen = np.column_stack([astronaut().mesh.source[:468], np.zeros(468)])
-    calls: list[Callable[[], object]] = [
-        lambda: check_room(points, 40, 40),
-        lambda: check_face(Landmarks(points, np.zeros((2, 3), np.float32), 1), 400, 400),
-        lambda: check_face(Landmarks(turned, np.zeros((2, 3), np.float32), 1), 400, 400),
-        lambda: check_seen(np.zeros((512, 512, 3), np.uint8), seen),
-        lambda: check_new("me", ["me"], 0, 9),
-        lambda: check_new("me", [], 9, 9),
-        lambda: check_picture(b"hello"),
-    ]
-    said = []
-    for call in calls:
-        with pytest.raises(VisavisError) as refused:
-            call()
-        said.append(str(refused.value))
-    lost = "its replica was lost: Socket closed"
-    return [
-        *said,
-        f"asr: {lost}",
-        f"tts: {lost}",
-        f"llm: {lost}; no other one has come within 20 s",
-    ]
-
-
-async def test_what_the_services_refuse_is_said_in_the_pages_words(
-    page: Page, stub: StubGateway
-) -> None:
-    await open_page(page, stub, "?language=zh")
-    script = """async (said) => {
-      const { inPlainWords } = await import("/static/refusals.js");
-      return said.map(inPlainWords).filter((words) => !/[\u4e00-\u9fff]/.test(words));
-    }"""
-    assert await page.evaluate(script, refusals()) == []
-
-
-async def test_says_how_it_is_to_be_said_and_by_whom(page: Page, stub: StubGateway) -> None:
-    await start(page, stub)
-    await page.click("#settings-open")
-    await page.select_option("#style", "calm")
-    await page.fill("#speed", "1.3")
-    await page.fill("#persona", "You are a pirate.")
-    await page.click("#sheet-new")
-    await stub.until(lambda seen: len(seen.sessions) == 2)
-    assert stub.seen.updates == [{"style": "calm"}, {"speed": 1.3}]
-    kept = {"persona": "You are a pirate.", "style": "calm", "speed": 1.3}
-    assert stub.seen.sessions[1].items() >= kept.items()
-    await page.click("#mute")
-    await expect(page.locator("#stage video")).to_have_js_property("muted", True)
-    hint = page.locator("#model-hint")
-    await expect(hint).to_contain_text("smollm2-135m")
-    await expect(hint.locator("code")).to_have_text("visavis up --profile better")
-
-
-async def test_choices_are_remembered(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
-    await page.check("input[name=language][value=zh]", force=True)
-    await open_page(page, stub)
-    await expect(page.locator("input[name=language][value=zh]")).to_be_checked()
 
 
 async def test_what_another_page_has_kept_and_nobody_can_choose_is_passed_over(

@@ -107,12 +107,16 @@ async def _fulfil(given: dict[str, Any], route: Route) -> None:
     await route.fulfill(**given)
 
 
-async def test_the_avatars_head_stands_as_in_its_portrait(
+async def test_where_a_file_of_ones_own_is_not_kept_the_avatars_head_stands_as_in_its_portrait(
     drawing: Browser, stub: StubGateway
 ) -> None:
     async with fresh_page(drawing) as page:
         await give_heads(page)
-        await open_page(page, stub, "?drawnBy=client&transport=websocket")
+        # As after a private window, whose store is gone and whose preferences are not.
+        await page.add_init_script(
+            "localStorage.setItem('visavis.preferences', '{\"headFile\": \"own\"}')"
+        )
+        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
         await page.click("#start-type")
         await page.wait_for_selector("#head")
         shown = await page.evaluate(
@@ -135,18 +139,22 @@ async def test_the_avatars_head_stands_as_in_its_portrait(
         assert camera["position"] == pytest.approx(framing["position"])
         assert camera["target"] == framing["target"] and camera["angle"] == 20.0
         assert [lamp["direction"] for lamp in light["lamps"]] == [[1, 0, 0]]
+        await page.click("#settings-open")
+        await expect(page.locator("#drawing-headFile")).to_have_value("avatar")
+        async with page.expect_request("**/grandma-gu/head.glb"):
+            await page.click("#avatars label:has([value=grandma-gu])")
 
 
 async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
     drawing: Browser, stub: StubGateway
 ) -> None:
-    stub.script.avatars = ["eileen", "grandma-gu", "otto"]
-    held = asyncio.Event()
+    stub.script.avatars = ["eileen", "grandma-gu", "otto", "tom"]
+    held = {"eileen": asyncio.Event(), "otto": asyncio.Event()}
 
     async def head_of(route: Route) -> None:
         name = route.request.url.split("/")[-2]
-        if name == "grandma-gu":
-            await held.wait()
+        if name in held:
+            await held[name].wait()
         # The file does not tell whose it is: how its portrait shows it does.
         await route.fulfill(json=SCENE | {"neck": [stub.script.avatars.index(name), 0.0, 0.0]})
 
@@ -154,8 +162,6 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
         await give_heads(page)
         await page.route("**/v1/avatars/*/head.json", head_of)
         await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
-        await page.click("#start-type")
-        await page.wait_for_selector("#head")
         await page.evaluate(
             """async () => {
               const { HeadScene } = await import("/static/head/scene.js");
@@ -167,56 +173,22 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
               };
             }"""
         )
-        await page.click("#settings-open")
-        async with page.expect_request("**/grandma-gu/head.json"):
-            await page.click("#avatars label:has([value=grandma-gu])")
-        await page.click("#avatars label:has([value=otto])")
-        await until_true(page, "worn.join() === '2'")
-        async with page.expect_request_finished(lambda r: "grandma-gu/head.json" in r.url):
-            held.set()
-        await page.click("#avatars label:has([value=eileen])")
-        await until_true(page, "worn.at(-1) === 0")
-        assert await page.evaluate("worn") == [2, 0]
-
-
-async def test_an_avatar_that_is_chosen_while_the_first_head_comes_is_worn(
-    drawing: Browser, stub: StubGateway
-) -> None:
-    held = asyncio.Event()
-
-    async def head_of(route: Route) -> None:
-        await held.wait()
-        await route.fulfill(json=SCENE)
-
-    async with fresh_page(drawing) as page:
-        await give_heads(page)
-        await page.route("**/v1/avatars/eileen/head.json", head_of)
-        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
         async with page.expect_request("**/eileen/head.json"):
             await page.click("#start-type")
         await page.click("#settings-open")
         async with page.expect_request("**/grandma-gu/head.json"):
             await page.click("#avatars label:has([value=grandma-gu])")
-        held.set()
-        await page.wait_for_selector("#head")
-
-
-async def test_where_a_file_of_ones_own_is_not_kept_the_avatars_heads_are_worn(
-    drawing: Browser, stub: StubGateway
-) -> None:
-    async with fresh_page(drawing) as page:
-        await give_heads(page)
-        # As after a private window, whose store is gone and whose preferences are not.
-        await page.add_init_script(
-            "localStorage.setItem('visavis.preferences', '{\"headFile\": \"own\"}')"
-        )
-        await open_page(page, stub, "?drawnBy=client&transport=websocket&avatar=eileen")
-        await page.click("#start-type")
-        await page.wait_for_selector("#head")
-        await page.click("#settings-open")
-        await expect(page.locator("#drawing-headFile")).to_have_value("avatar")
-        async with page.expect_request("**/grandma-gu/head.glb"):
-            await page.click("#avatars label:has([value=grandma-gu])")
+        held["eileen"].set()
+        await until_true(page, "worn.at(-1) === 1")
+        async with page.expect_request("**/otto/head.json"):
+            await page.click("#avatars label:has([value=otto])")
+        await page.click("#avatars label:has([value=tom])")
+        await until_true(page, "worn.at(-1) === 3")
+        async with page.expect_request_finished(lambda r: "otto/head.json" in r.url):
+            held["otto"].set()
+        await page.click("#avatars label:has([value=eileen])")
+        await until_true(page, "worn.at(-1) === 0")
+        assert (await page.evaluate("worn"))[-3:] == [1, 3, 0]
 
 
 async def test_without_webgl_the_page_says_so_and_the_server_draws(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from playwright.async_api import Page
 
-from tests.browser.driving import body, open_page, start
+from tests.browser.driving import body, start
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -41,7 +41,7 @@ async def targets(page: Page, waits_ms: list[int | None]) -> list[Any]:
 
 
 async def test_the_picture_waits_as_long_as_the_sound(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
+    await page.goto(f"{stub.url}/static/in_step.js")
     # Even packets, a stall, and back; what is not to be seen is not followed.
     assert await targets(page, [40, 44, 420, 420, 60]) == [55, 55, 435, 435, 75]
     assert await targets(page, [None, 40, None, 90]) == [None, 55, 55, 105]

@@ -9,10 +9,13 @@ from playwright.async_api import Page
 
 from tests.browser.driving import start
 from tests.browser.stub_gateway import StubGateway
+from tests.browser.stub_media import FPS
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
+_LONG = 36
+"""Messages, one with each picture."""
 # A network that can be told to stand still: what comes meanwhile comes at once afterwards.
 NETWORK = """
   window.held = null;
@@ -64,7 +67,7 @@ async def stand_still(page: Page, messages: int) -> dict[str, Any]:
     await page.wait_for_function(f"() => held.length >= {messages}")
     before_s = await page.evaluate("seen_s.at(-1)")
     await page.evaluate("{ const late = held; held = null; late.forEach((give) => give()); }")
-    await page.wait_for_function(f"() => seen_s.at(-1) > {before_s} + {messages / 25} + 1")
+    await page.wait_for_function(f"() => seen_s.at(-1) > {before_s} + {messages / FPS} + 1")
     seen_s = await page.evaluate("seen_s")
     return {"before_s": before_s, "after_s": [at_s for at_s in seen_s if at_s > before_s]}
 
@@ -75,8 +78,8 @@ async def test_after_a_long_standstill_the_newest_picture_is_seen(
     await page.add_init_script(NETWORK)
     await start(page, stub)
     await page.evaluate(WATCH)
-    seen = await stand_still(page, 60)
-    skipped = [at_s for at_s in seen["after_s"] if at_s < seen["before_s"] + 60 / 25 - 0.6]
+    seen = await stand_still(page, _LONG)
+    skipped = [at_s for at_s in seen["after_s"] if at_s < seen["before_s"] + _LONG / FPS - 0.6]
     assert len(skipped) <= 5, "what was said and shown meanwhile is old"
     assert await page.evaluate(BEHIND_S) < 0.5
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 KEY = "open (sesame), 100%41"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalRig]:
     rig = SignalRig(tmp_path_factory.mktemp("key"))
     await rig.start(api_key=KEY)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 KEY = "a-stream-key-that-nobody-else-may-see"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     rig = Rig(tmp_path_factory.mktemp("live"))
     await rig.start(api_key="an operator's")

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from playwright.async_api import Page
 
-from tests.browser.driving import open_page
 from tests.browser.stub_gateway import StubGateway
 
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
@@ -61,7 +60,7 @@ async def play(page: Page, arrivals: list[tuple[int, float]]) -> dict[str, Any]:
 async def test_what_a_stall_made_late_is_in_time_a_second_later(
     page: Page, stub: StubGateway
 ) -> None:
-    await open_page(page, stub)
+    await page.goto(f"{stub.url}/static/live_playout.js")
     even = [(number, 20.0 * number) for number in range(250)]
     stalled = [
         (number, STALL_MS + STALLED_MS if STALL_MS <= at < STALL_MS + STALLED_MS else at)
@@ -80,7 +79,7 @@ async def test_what_a_stall_made_late_is_in_time_a_second_later(
 
 
 async def test_lost_packets_and_jitter_make_no_click(page: Page, stub: StubGateway) -> None:
-    await open_page(page, stub)
+    await page.goto(f"{stub.url}/static/live_playout.js")
     jitter_ms = np.random.default_rng(3).uniform(0, 40, 400)
     at_ms = np.maximum.accumulate(20.0 * np.arange(400) + jitter_ms)  # one after the other
     came = [(number, float(at_ms[number])) for number in range(400) if number % 37 != 36]

@@ -163,26 +163,25 @@ async def test_a_reload_goes_on_with_the_conversation(page: Page, stub: StubGate
     assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "It is noon."}]
 
 
-async def test_a_gateway_that_is_away_at_a_reload_ends_no_conversation(
+async def test_a_gateway_that_is_away_at_a_reload_and_a_tab_that_cannot_go_on_end_no_conversation(
     page: Page, stub: StubGateway
 ) -> None:
+    alerts = page.locator(".toast[role=alert]")
     stub.script.api_key = "open sesame"
     await page.add_init_script("sessionStorage['visavis.api-key'] = 'open sesame'")
-    await start(page, stub)
+    await start(page, stub, "")
+    stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
+    await expect(page.locator(".line")).to_have_text("Before.")
     await page.route("**/token", lambda route: route.fulfill(status=502))  # as a proxy says
     await page.reload()
-    await expect(page.locator(".toast[role=alert]")).to_contain_text("502")
+    await expect(alerts).to_contain_text("502")
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live]")
     assert len(stub.seen.sessions) == 1
-
-
-async def test_a_tab_that_cannot_go_on_ends_no_conversation(page: Page, stub: StubGateway) -> None:
-    await start(page, stub, "")
-    stub.push({"type": "answer", "turn": 1, "text": "Before.", "final": True})
+    await page.unroute("**/token")
     stub.script.webrtc_status = 409  # as in a second tab, made of this one: another one speaks
     await page.reload()
-    await expect(page.locator(".toast[role=alert]")).to_contain_text("no WebRTC here")
+    await expect(alerts).to_contain_text("no WebRTC here")
     stub.script.webrtc_status = 200
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
@@ -238,7 +237,9 @@ IMPATIENT = """{
 """Has the page wait for a gateway's sign of life for a second, and not for three."""
 
 
-async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: StubGateway) -> None:
+async def test_dead_sockets_are_noticed_and_what_is_typed_into_them_is_not_lost_nor_sent_twice(
+    page: Page, stub: StubGateway
+) -> None:
     await page.add_init_script(IMPATIENT)
     await start(page, stub)
     stub.script.deaf = True
@@ -247,13 +248,6 @@ async def test_sockets_that_a_sleep_has_killed_are_noticed(page: Page, stub: Stu
     stub.script.deaf = False
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
-
-
-async def test_what_is_typed_into_a_dead_socket_is_not_lost_nor_sent_twice(
-    page: Page, stub: StubGateway
-) -> None:
-    await page.add_init_script(IMPATIENT)
-    await start(page, stub)
     stub.script.deaf = True
     for words in ("How far is the moon?", "In miles."):
         await page.fill("#message", words)
@@ -307,7 +301,7 @@ async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGate
 async def test_an_opening_that_nobody_answers_is_given_up(page: Page, stub: StubGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        await page.goto(stub.url)
+        await page.goto(f"{stub.url}/static/events.js")
         told = await page.evaluate(
             """async (url) => {
                 const { EventChannel } = await import("/static/events.js");
