@@ -410,7 +410,7 @@ class Weighed(Meters):
         return idle or (load <= 1.0 and not any(capacity.refusal for capacity in told.values()))
 
 
-KNOCKING_S = 450.0
+KNOCKING_S = 300.0
 
 
 CORES, COSTS = 2.0, Costs()
@@ -423,7 +423,7 @@ def the_knee() -> tuple[int, float]:
 
 def crowd(callers: int, seed: int) -> list[Visitor]:
     """So many knock again and again for some minutes; those who were let in, and what they had for
-    a quarter of an hour after it."""
+    seven minutes after it."""
     world = World(CORES)
     weighed, inside = Weighed(world), list[Visitor]()
 
@@ -443,7 +443,7 @@ def crowd(callers: int, seed: int) -> list[Visitor]:
 
     look()
     knock()
-    world.run(KNOCKING_S + 900.0)
+    world.run(KNOCKING_S + 450.0)
     return inside
 
 
