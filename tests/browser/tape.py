@@ -116,16 +116,17 @@ class FaceGauge:
             TfliteModel(bundle / "iris_landmark.tflite"),
         )
 
+    def landmarks(self, picture: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """[468, 2] in pixels of a picture, which must show a face."""
+        boxes = self._detector.detect(picture)
+        measured = self._landmarker.measure(picture, boxes[0]) if boxes else None
+        assert measured is not None, "a picture without a face was shown"
+        return measured.points[:, :2].astype(np.float64)
+
     def points(self, pictures: Iterable[NDArray[np.uint8]]) -> NDArray[np.float64]:
         """[pictures, 468, 2], in units of the distance from brows to chin."""
-        rows = []
-        for picture in pictures:
-            boxes = self._detector.detect(picture)
-            measured = self._landmarker.measure(picture, boxes[0]) if boxes else None
-            assert measured is not None, "a picture without a face was shown"
-            points = measured.points[:, :2].astype(np.float64)
-            rows.append(points / np.linalg.norm(points[_BROWS] - points[_CHIN]))
-        return np.array(rows)
+        rows = [self.landmarks(picture) for picture in pictures]
+        return np.array([row / np.linalg.norm(row[_BROWS] - row[_CHIN]) for row in rows])
 
 
 def openings(points: NDArray[np.float64]) -> NDArray[np.float64]:

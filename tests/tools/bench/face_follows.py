@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 import services.face
 from services.face.avatar import topology
 from services.face.avatar.avatar import load_avatar
-from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker
-from services.face.avatar.making.tflite import TfliteModel
 from services.face.draw.animator import Animator
 from services.face.draw.blendshapes import ARKIT_NAMES, arkit_weights
 from services.face.draw.pose import FacePose, Frame
@@ -41,6 +39,7 @@ from services.face.lips.lips import DurationLips, LipTrack, SoundLips
 from services.tts.sound import SAMPLE_RATE_HZ as RATE_HZ
 from services.tts.synthesizer import SpeechPiece
 from services.tts.voices.opening import open_synthesizer
+from tests.browser.tape import FaceGauge
 from training.audio_to_face.sentences import HELD_OUT
 from visavis.bundles.store import bundle_path
 from visavis.engine import open_engine
@@ -125,27 +124,10 @@ class Seen:
         return np.column_stack([weights, np.ones(len(weights))])
 
 
-class FaceTape:
-    """Measures mouth and eyes in pictures of a face, in widths of the face."""
-
-    def __init__(self, bundle: Path) -> None:
-        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
-        self._landmarker = FaceLandmarker(
-            TfliteModel(bundle / "face_landmark.tflite"),
-            TfliteModel(bundle / "iris_landmark.tflite"),
-        )
-
-    def measure(self, rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """Opening and width of the mouth, and how far the lids are from open (negative height)."""
-        faces = self._detector.detect(rgb)
-        found = self._landmarker.measure(rgb, faces[0]) if faces else None
-        if found is None:
-            raise SystemExit("no face is found in a picture that was drawn")
-        return measured(found.points[:, :2].astype(np.float64))
-
-
 def measured(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[opening, width, blink] of landmarks [468, 2], as `FaceTape.measure` gives them."""
+    """How open and wide the mouth is, and how far the lids are from open (negative height), of
+    landmarks [468, 2], in widths of the face.
+    """
     right, left = points[_TEMPLES[0]], points[_TEMPLES[1]]
     unit = np.linalg.norm(left - right)
     across = (left - right) / unit
@@ -212,10 +194,10 @@ def idle(seed: int, seconds: int) -> list[FacePose]:
 
 
 def follow(
-    poses: Sequence[FacePose], draw: Draw, tape: FaceTape, into: Seen
+    poses: Sequence[FacePose], draw: Draw, gauge: FaceGauge, into: Seen
 ) -> NDArray[np.float64]:
     """Draws and measures; the openings that were seen, [N]."""
-    found = [tape.measure(draw(pose)) for pose in poses]
+    found = [measured(gauge.landmarks(draw(pose))) for pose in poses]
     into.weights += [arkit_weights(pose) for pose in poses]
     into.seen += found
     return np.array(found)[:, 0]
@@ -236,15 +218,15 @@ def figures(
     held_out: Sequence[Said],
     resting: tuple[Seen, Seen],
     draw: Draw,
-    tape: FaceTape,
+    gauge: FaceGauge,
 ) -> dict[str, float]:
     """Correlations, and the share of closures that are seen. resting: to be fitted, and to be held
     out.
     """
     known, seen = Seen(), Seen()
-    shut = float(tape.measure(draw(FacePose()))[0])
-    openings = [follow(one.poses, draw, tape, known) for one in fitting]
-    openings += [follow(one.poses, draw, tape, seen) for one in held_out]
+    shut = float(measured(gauge.landmarks(draw(FacePose())))[0])
+    openings = [follow(one.poses, draw, gauge, known) for one in fitting]
+    openings += [follow(one.poses, draw, gauge, seen) for one in held_out]
     widest = float(np.percentile(np.concatenate(openings), 98))
     limit = shut + _SHUT_SHARE * (widest - shut)
     lows = [
@@ -344,17 +326,17 @@ def main() -> None:
     texts = [*SENTENCES, *held_out[:: options.every]]
     engine = open_engine(WEIGHTS)
     engine.load()
-    tape = FaceTape(bundle_path("face-landmarks", None))
+    gauge = FaceGauge(bundle_path("face-landmarks", None))
     draw, places = head(options.head.resolve()) if options.head else photograph(options.avatar)
     with open_synthesizer() as synthesizer:
         voices = [list(synthesizer.speak(text, language=language)) for language, text in texts]
     resting = Seen(), Seen()
     for seen, seconds in zip(resting, (_FITTED_IDLE_S, _IDLE_S), strict=True):
-        follow(idle(seconds, seconds), draw, tape, seen)
+        follow(idle(seconds, seconds), draw, gauge, seen)
     for source, network in (("durations", None), ("sound", AudioToFace(engine))):
         spoken = [said(pieces, network) for pieces in voices]
         known = len(SENTENCES)
-        found = figures(spoken[:known], spoken[known:], resting, draw, tape)
+        found = figures(spoken[:known], spoken[known:], resting, draw, gauge)
         found |= joins([lips_of(pieces, network) for pieces in voices], places)
         shown = {name: round(value, 3) for name, value in found.items()}
         print(json.dumps({"lips": source, "sentences": len(texts), **shown}))  # noqa: T201

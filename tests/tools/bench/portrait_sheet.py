@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 
 from services.face.avatar import topology
 from services.face.avatar.avatar import Avatar
-from services.face.avatar.making.landmarks import FaceDetector, FaceLandmarker
 from services.face.avatar.making.maker import make_avatar
 from services.face.avatar.making.portrait import PortraitStudio
-from services.face.avatar.making.tflite import TfliteModel
 from services.face.draw.pose import FacePose
 from services.face.draw.renderer import Renderer
+from tests.browser.tape import FaceGauge
 from visavis.bundles.store import bundle_path
 from visavis.serving.errors import InvalidInputError
 
@@ -70,27 +69,15 @@ _ROOM = 0.16
 """Around the face in a crop, in its heights."""
 
 
-class Tape:
-    """Landmarks of a picture of one face, along the head's own axes."""
-
-    def __init__(self, bundle: Path) -> None:
-        self._detector = FaceDetector(TfliteModel(bundle / "face_detection_short_range.tflite"))
-        self._landmarker = FaceLandmarker(
-            TfliteModel(bundle / "face_landmark.tflite"),
-            TfliteModel(bundle / "iris_landmark.tflite"),
-        )
-
-    def local(self, rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
-        """[468, 2] in distances of the eyes' outer corners: right, and down from between them."""
-        boxes = self._detector.detect(rgb)
-        found = self._landmarker.measure(rgb, boxes[0]) if boxes else None
-        if found is None:
-            raise SystemExit("no face is found in a picture that was drawn")
-        points = found.points[:, :2].astype(np.float64)
-        right, left = points[topology.RIGHT_EYE_OUTER], points[topology.LEFT_EYE_OUTER]
-        across = (left - right) / np.linalg.norm(left - right)
-        axes = np.stack([across, (-across[1], across[0])], axis=1)
-        return np.asarray((points - (left + right) / 2) @ axes / np.linalg.norm(left - right))
+def along_head(gauge: FaceGauge, rgb: NDArray[np.uint8]) -> NDArray[np.float64]:
+    """Landmarks along the head's own axes, [468, 2] in distances of the eyes' outer corners: right,
+    and down from between them.
+    """
+    points = gauge.landmarks(rgb)
+    right, left = points[topology.RIGHT_EYE_OUTER], points[topology.LEFT_EYE_OUTER]
+    across = (left - right) / np.linalg.norm(left - right)
+    axes = np.stack([across, (-across[1], across[0])], axis=1)
+    return np.asarray((points - (left + right) / 2) @ axes / np.linalg.norm(left - right))
 
 
 def corner_raise(local: NDArray[np.float64]) -> float:
@@ -100,7 +87,7 @@ def corner_raise(local: NDArray[np.float64]) -> float:
     return float(1000 * (middle - corners))
 
 
-def measured(avatar: Avatar, tape: Tape) -> dict[str, object]:
+def measured(avatar: Avatar, gauge: FaceGauge) -> dict[str, object]:
     """The figures of one face; see the module."""
     renderer = Renderer(avatar)
 
@@ -108,13 +95,13 @@ def measured(avatar: Avatar, tape: Tape) -> dict[str, object]:
         return renderer.draw(pose)[..., :3].copy()
 
     pictures = {name: drawn(pose) for name, pose in POSES.items()}
-    seen = {name: tape.local(picture) for name, picture in pictures.items()}
-    swept = [tape.local(drawn(pose)) for pose in _SWEEP]
+    seen = {name: along_head(gauge, picture) for name, picture in pictures.items()}
+    swept = [along_head(gauge, drawn(pose)) for pose in _SWEEP]
     jaw = [pose.jaw_open for pose in _SWEEP]
     chin = [local[topology.CHIN, 1] for local in swept]
     sides = [local[list(_JAW_SIDES), 1].mean() for local in swept]
     gaps = [_gap(local) for local in swept]
-    shut = [_gap(tape.local(drawn(pose))) for pose in _CLOSURES]
+    shut = [_gap(along_head(gauge, drawn(pose))) for pose in _CLOSURES]
     limit = _gap(seen["rest"]) + _SHUT_SHARE * (max(gaps) - _gap(seen["rest"]))
     outside = _outside(avatar)
     rest = pictures["rest"].astype(int)
@@ -124,7 +111,7 @@ def measured(avatar: Avatar, tape: Tape) -> dict[str, object]:
     ]
     return {
         "raise": {
-            "photograph": round(corner_raise(tape.local(avatar.portrait))),
+            "photograph": round(corner_raise(along_head(gauge, avatar.portrait))),
             "rest": round(corner_raise(seen["rest"])),
             "ah": round(corner_raise(seen["ah"])),
         },
@@ -186,10 +173,10 @@ def main() -> None:
     parser.add_argument("--no-figures", action="store_true", help="draw alone")
     options = parser.parse_args()
     bundle = bundle_path("face-landmarks", None)
-    studio, tape = PortraitStudio(bundle), Tape(bundle)
+    studio, gauge = PortraitStudio(bundle), FaceGauge(bundle)
     rows: list[NDArray[np.uint8]] = []
     for picture in options.pictures:
-        tell(picture, studio, tape, rows, options)
+        tell(picture, studio, gauge, rows, options)
     if rows:
         cv2.imwrite(str(options.sheet), np.vstack(rows)[..., ::-1])
 
@@ -197,7 +184,7 @@ def main() -> None:
 def tell(
     picture: Path,
     studio: PortraitStudio,
-    tape: Tape,
+    gauge: FaceGauge,
     rows: list[NDArray[np.uint8]],
     options: argparse.Namespace,
 ) -> None:
@@ -214,7 +201,7 @@ def tell(
     avatar = make_avatar(taken, name=picture.stem, licence="", source_note="", created="")
     rows.append(row(picture.stem, avatar, options.side))
     if not options.no_figures:
-        told |= measured(avatar, tape)
+        told |= measured(avatar, gauge)
     print(json.dumps(told))  # noqa: T201
 
 
