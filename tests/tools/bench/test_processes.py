@@ -2,9 +2,7 @@
 
 import asyncio
 import contextlib
-import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -12,7 +10,7 @@ import psutil
 import pytest
 
 from visavis.serving.admission.probes import MachineTime
-from visavis.tools.bench.figures.processes import Processes, find_processes, share_of_others
+from visavis.tools.bench.figures.processes import Processes, share_of_others
 from visavis.tools.bench.load.killer import Killer
 from visavis.wire.clock import MonotonicClock
 
@@ -24,14 +22,6 @@ def test_what_others_took_is_neither_ours_nor_idle() -> None:
     assert share_of_others(before, before, ours_s=1.0) == 0.0
     now = MachineTime.now()
     assert MachineTime.now().total_s >= now.total_s > now.busy_s > 0
-
-
-def test_a_listening_process_is_found_with_its_time_and_memory() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        found = find_processes(f"http://127.0.0.1:{server.getsockname()[1]}", [])
-    assert len(found) >= 1
-    assert found.usage().memory_bytes > 1_000_000
-    assert os.getpid() in [process.pid for process in found]
 
 
 def test_what_a_process_used_is_not_taken_back_when_it_ends() -> None:

@@ -80,7 +80,7 @@ def test_no_two_questions_in_a_row_share_a_word_of_their_answers() -> None:
 
 def test_an_ear_reads_words_as_they_come_through_the_sound_coder() -> None:
     random = np.random.default_rng(0)
-    pairs = [(int(a), int(b)) for a, b in random.integers(0, NUMBERS, (40, 2))]
+    pairs = [(int(a), int(b)) for a, b in random.integers(0, NUMBERS, (20, 2))]
     pcm = np.rint(through_aac(spoken(pairs)) * 32767).astype(np.int16)
     found: list[str] = []
     ear = Ear(found.append)
