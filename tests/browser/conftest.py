@@ -13,6 +13,7 @@ from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from deploy.chromium import NO_CHROMIUM, find_chromium
 from tests.browser.stub_gateway import StubGateway
+from tests.gateway.conftest import Rig
 
 _FLAGS = (
     "--no-sandbox",
@@ -107,6 +108,15 @@ def _nothing_thrown(page: Page) -> Iterator[None]:
 async def page(profile: BrowserContext, stub: StubGateway) -> AsyncIterator[Page]:
     async with tab(profile, stub.url) as page:
         yield page
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def rig(request: Any, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    """A real gateway above doubles: the module's RIG, if it has one, with its SETTINGS."""
+    rig: Rig = getattr(request.module, "RIG", Rig)(tmp_path_factory.mktemp("rig"))
+    await rig.start(**getattr(request.module, "SETTINGS", {}))
+    yield rig
+    await rig.stop()
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
 from urllib.parse import quote
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Request, expect
 
 from tests.browser.conftest import tab
@@ -18,14 +16,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 # What no subprotocol's name may hold, and what an address would.
 KEY = "open (sesame), 100%41"
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SignalRig]:
-    rig = SignalRig(tmp_path_factory.mktemp("key"))
-    await rig.start(api_key=KEY)
-    yield rig
-    await rig.stop()
+RIG, SETTINGS = SignalRig, {"api_key": KEY}
 
 
 @pytest.mark.parametrize("transport", ["websocket", "webrtc"])

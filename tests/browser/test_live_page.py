@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from contextlib import suppress
 
 import pytest
-import pytest_asyncio
 from playwright.async_api import BrowserContext, Error, Route, expect
 
 from tests.browser.conftest import tab
@@ -18,14 +16,7 @@ from tests.gateway.live.peers import RtmpServer, free_port
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 KEY = "a-stream-key-that-nobody-else-may-see"
-
-
-@pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path_factory.mktemp("live"))
-    await rig.start(api_key="an operator's")
-    yield rig
-    await rig.stop()
+SETTINGS = {"api_key": "an operator's"}
 
 
 async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
-import pytest_asyncio
 from playwright.async_api import BrowserContext, Page, Route, expect
 
 from tests.browser.conftest import tab
@@ -16,14 +14,6 @@ from tests.browser.test_layout import AXE, axe
 from tests.gateway.conftest import Rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
-    rig = Rig(tmp_path_factory.mktemp("room"))
-    await rig.start()
-    yield rig
-    await rig.stop()
 
 
 async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, rig: Rig) -> None:

@@ -320,20 +320,15 @@ def watched(machine_cores: float, seconds: float = 50.0, **options: Any) -> Admi
     return weighed
 
 
-def test_that_a_visitors_stages_wait_for_each_other_leaves_no_less_room() -> None:
-    assert fill(watched(machine_cores=0.1)) == fill(admission(ManualClock()))
-
-
-def test_work_on_cores_that_are_not_ours_leaves_no_less_room() -> None:
-    assert fill(watched(machine_cores=30.0, foreign_cores=60.0)) == fill(admission(ManualClock()))
-
-
-def test_a_neighbour_that_has_gone_counts_no_more() -> None:
+def test_what_takes_nothing_of_our_cores_leaves_no_less_room() -> None:
+    alone = fill(admission(ManualClock()))
+    assert fill(watched(machine_cores=0.1)) == alone, "a visitor's stages wait for each other"
+    assert fill(watched(machine_cores=30.0, foreign_cores=60.0)) == alone, "cores of others"
     clock = ManualClock()
-    weighed = admission(clock)
-    weighed.hear("face-1", Neighbour("face", 12, 0.3, 3.6, 0.0))
+    deserted = admission(clock)
+    deserted.hear("face-1", Neighbour("face", 12, 0.3, 3.6, 0.0))
     clock.advance(5.0)
-    assert fill(weighed) == fill(admission(ManualClock()))
+    assert fill(deserted) == alone, "a neighbour that has gone"
 
 
 def test_memory_is_counted_by_what_a_session_was_seen_to_take() -> None:
