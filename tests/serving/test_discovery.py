@@ -1,8 +1,10 @@
 import json
+from typing import Any
 
 from visavis.serving.discovery import Replica, parse_info
+from visavis.serving.lifetime.draining import Phase
 
-INFO = {
+INFO: dict[str, Any] = {
     "name": "visavis-tts",
     "version": "0.1.0",
     "metadata": {"instance": "tts-1", "grpc": "127.0.0.1:5", "device": "cpu"},
@@ -11,7 +13,10 @@ INFO = {
 
 def test_only_readable_answers_of_ours_are_replicas() -> None:
     found = parse_info(json.dumps(INFO).encode())
-    assert found == Replica("tts", "tts-1", "0.1.0", "127.0.0.1:5", "", "cpu")
+    assert found is not None and found == Replica("tts", "tts-1", "0.1.0", "127.0.0.1:5", "", "cpu")
+    ending = {**INFO, "metadata": INFO["metadata"] | {"phase": str(Phase.DRAINING)}}
+    leaving = parse_info(json.dumps(ending).encode())
+    assert leaving is not None and leaving.draining and not found.draining
     others = ({**INFO, "metadata": {}}, {**INFO, "name": "weather"})
     for payload in (b"", b"{", b"[]", b"{}", *(json.dumps(other).encode() for other in others)):
         assert parse_info(payload) is None

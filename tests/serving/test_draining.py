@@ -14,7 +14,6 @@ import pytest
 from tests.llm.http_server import Exchange, HttpServer
 from tests.serving.test_stage import attached, leases_of
 from visavis.serving.addresses import in_address
-from visavis.serving.discovery import parse_info
 from visavis.serving.errors import DrainingError, status_of
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc
@@ -115,12 +114,3 @@ async def test_a_call_without_a_session_is_answered_to_its_end() -> None:
             finally:
                 ended = await service.wait()
         assert (text, ended) == ("One. Two.", 0)
-
-
-def test_discovery_tells_who_is_draining() -> None:
-    info = (
-        '{"name": "visavis-tts", "version": "1", "metadata": '
-        '{"instance": "tts-1", "grpc": "a:1", "phase": "%s"}}'
-    )
-    told = [parse_info((info % phase).encode()) for phase in (Phase.SERVING, Phase.DRAINING)]
-    assert [replica.draining for replica in told if replica] == [False, True]
