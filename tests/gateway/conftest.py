@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -100,6 +101,18 @@ async def eventually(met: Callable[[], Awaitable[Any]], timeout_s: float = 30.0)
             await asyncio.sleep(0.05)
 
 
+HERE = {"X-Visavis-Passed-On": "1"}
+"""With it the gateway that is asked makes a session itself, wherever most room is."""
+
+
+async def next_event(socket: Any, kind: str) -> dict[str, Any]:
+    """The next one of this type that comes over a WebSocket."""
+    async with asyncio.timeout(30):
+        while (event := json.loads(await socket.recv()))["type"] != kind:
+            pass
+    return dict(event)
+
+
 SETTINGS: dict[str, Any] = {
     "session_idle_s": 60.0,
     "answer_timeout_s": 5.0,
@@ -140,6 +153,17 @@ class Rig:
         await self.doubles.stop()
         await self.bus.close()
         await asyncio.to_thread(self.nats.stop)
+
+
+@asynccontextmanager
+async def another(rig: Rig, **settings: Any) -> AsyncIterator[RunningGateway]:
+    """A gateway of these settings alone on the rig's bus; it ends with the block."""
+    other = RunningGateway(GatewaySettings.model_validate({"nats_url": rig.nats.url, **settings}))
+    await other.start()
+    try:
+        yield other
+    finally:
+        await other.stop()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import websockets
 
 from gateway.__main__ import main
 from gateway.settings import GatewaySettings, check_exposure
-from tests.gateway.conftest import Rig, RunningGateway
+from tests.gateway.conftest import Rig, RunningGateway, another
 from tests.gateway.test_api import problem
 from visavis.client import GatewayClient
 from visavis.serving.errors import SETTINGS_EXIT_STATUS, SettingsError
@@ -44,8 +44,7 @@ async def test_a_socket_wants_the_key(gateway: RunningGateway) -> None:
     url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/{session}/events"
     for wrong in ([], ["visavis"], ["visavis", "bearer.wrong"], ["secret"]):
         with pytest.raises(websockets.InvalidStatus) as refusal:
-            async with connected(url, *wrong):
-                pass
+            await connected(url, *wrong)
         assert refusal.value.response.status_code == 401
     for right, confirmed in (
         (["visavis", "bearer.se%63ret"], "visavis"),
@@ -68,22 +67,20 @@ async def test_a_key_in_an_address_is_refused_and_not_logged(
 ) -> None:
     """However much is logged."""
     caplog.set_level(logging.DEBUG)
-    settings = {"nats_url": rig.nats.url, "api_key": "secret"}
-    gateway = RunningGateway(GatewaySettings.model_validate(settings))
-    await gateway.start()
-    url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/x/media"
-    sockets = [(url, 404, b"session")]
-    async with httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http:
+    async with (
+        another(rig, api_key="secret") as gateway,
+        httpx.AsyncClient(base_url=gateway.url, trust_env=False, verify=False) as http,
+    ):
+        url = f"ws{gateway.url.removeprefix('http')}/v1/sessions/x/media"
+        sockets = [(url, 404, b"session")]
         for query in ("api_key=secret", "role=viewer&%61pi_key=secret"):
             assert "Authorization" in problem(await http.get(f"/v1/sessions?{query}"), 400)
             sockets.append((f"{url}?{query}", 400, b"bearer.KEY"))
-    for asked, status, said in sockets:
-        with pytest.raises(websockets.InvalidStatus) as refusal:
-            async with connected(asked, "visavis", "bearer.secret"):
-                pass
-        assert refusal.value.response.status_code == status
-        assert said in (refusal.value.response.body or b"")
-    await gateway.stop()
+        for asked, status, said in sockets:
+            with pytest.raises(websockets.InvalidStatus) as refusal:
+                await connected(asked, "visavis", "bearer.secret")
+            assert refusal.value.response.status_code == status
+            assert said in (refusal.value.response.body or b"")
     logged = [record for record in caplog.records if record.name.startswith("uvicorn")]
     assert any("/v1/sessions/x/media" in record.getMessage() for record in logged)
     clients = ("httpx", "httpcore", "websockets")

@@ -21,7 +21,7 @@ from services.face.avatar.avatar import Avatar
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from tests.face.portraits import encoded, portrait
-from tests.gateway.conftest import SETTINGS, RunningGateway, until
+from tests.gateway.conftest import HERE, SETTINGS, RunningGateway, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_turns import collect
 from tests.serving.grpc_server import served
@@ -34,7 +34,6 @@ from visavis.wire.bus import Bus
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 SAID = {"likeness": "Ann Lee", "agreed_to": "to greet visitors"}
-HERE = {"X-Visavis-Passed-On": "1"}
 
 
 @dataclass(frozen=True)

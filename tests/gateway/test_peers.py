@@ -19,11 +19,10 @@ from nats.aio.msg import Msg
 
 from gateway.peers.peers import session_id
 from gateway.session.session import Session
-from gateway.settings import GatewaySettings
 from gateway.stages import registry
 from gateway.stages.room import answer_load
 from gateway.waiting.entrance import Wish
-from tests.gateway.conftest import Rig, RunningGateway, meets, until
+from tests.gateway.conftest import HERE, Rig, RunningGateway, another, meets, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import problem
@@ -64,11 +63,8 @@ async def rig(folder: Path) -> AsyncIterator[Rig]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def beside(rig: Rig, folder: Path) -> AsyncIterator[RunningGateway]:
-    settings = {"nats_url": rig.nats.url, **settings_of(folder, "other")}
-    other = RunningGateway(GatewaySettings.model_validate(settings))
-    await other.start()
-    yield other
-    await other.stop()
+    async with another(rig, **settings_of(folder, "other")) as other:
+        yield other
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -88,7 +84,7 @@ async def other(
 async def theirs(client: GatewayClient, other: RunningGateway) -> AsyncIterator[GatewaySession]:
     """A session of `other`, used through `gateway` alone."""
     async with GatewayClient(other.url, KEY) as direct:
-        await direct.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+        await direct.call("POST", "/v1/sessions", json={}, headers=HERE)
     [session] = other.inside.sessions.all()
     async with client.connect(f"/v1/sessions/{session.id}/events") as events:
         yield GatewaySession(client, session.id, events)
@@ -125,7 +121,7 @@ async def test_whom_the_other_one_has_just_let_in_counts_at_once(
     assert 0.7 < load < 1.0, "one more would just be served in time"
     doubles.script.capacity["predicted_p95_s"] = 0.5  # and has come, and no stage has told it yet
     with pytest.raises(GatewayError, match="answers would begin"):
-        await client.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+        await client.call("POST", "/v1/sessions", json={}, headers=HERE)
 
 
 async def test_a_crowd_for_whom_there_is_no_room_shares_a_look(
@@ -155,7 +151,7 @@ async def test_a_crowd_for_whom_there_is_no_room_shares_a_look(
 
     async def knock() -> None:
         with pytest.raises(GatewayError, match="answers would begin"):
-            await client.call("POST", "/v1/sessions", json={}, headers={"X-Visavis-Passed-On": "1"})
+            await client.call("POST", "/v1/sessions", json={}, headers=HERE)
 
     await asyncio.gather(*(knock() for _ in range(CROWD)))
     assert len(looks) <= 8, "two, and those that both gateways have now and then"
@@ -202,8 +198,7 @@ async def test_sessions_of_both_keep_an_avatar_that_gets_another_name(
     await client.call("POST", "/v1/avatars", **form)
     for url in (gateway.url, other.url):
         async with GatewayClient(url, KEY) as direct:
-            wish, here = {"avatar": "me"}, {"X-Visavis-Passed-On": "1"}
-            await direct.call("POST", "/v1/sessions", json=wish, headers=here)
+            await direct.call("POST", "/v1/sessions", json={"avatar": "me"}, headers=HERE)
     sessions = [*gateway.inside.sessions.all(), *other.inside.sessions.all()]
     async with contextlib.AsyncExitStack() as ending:
         sockets = [

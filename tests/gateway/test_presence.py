@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from typing import Any
 
 import grpc
 import httpx
@@ -15,7 +13,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection
 from gateway.playout.pacing import RATE_HZ, TICK_S
 from gateway.playout.sinks import webrtc
 from gateway.session import presence, ticks
-from tests.gateway.conftest import RunningGateway, eventually, meets, until
+from tests.gateway.conftest import RunningGateway, eventually, meets, next_event, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_webrtc import Browser
@@ -40,13 +38,6 @@ async def say(http: httpx.AsyncClient, session: str, text: str) -> int:
     return int(answer.json()["turn"])
 
 
-async def next_of(socket: Any, kind: str) -> dict[str, Any]:
-    async with asyncio.timeout(30):
-        while (event := json.loads(await socket.recv()))["type"] != kind:
-            pass
-    return dict(event)
-
-
 async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again(
     client: GatewayClient, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:
@@ -57,7 +48,7 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
     doubles.script.voice_s = 9.0
     last = [await say(http, session, "And now a long story.") for session in sessions]
     for socket in sockets:
-        await next_of(socket, "answer")
+        await next_event(socket, "answer")
         socket.transport.abort()
     await until(lambda: doubles.leases() == 0)
     newcomer = await new_session(http)
@@ -69,7 +60,7 @@ async def test_visitors_who_vanish_give_up_their_slots_and_find_their_talk_again
         await until(lambda: doubles.leases() == 8)
         turn = await say(http, sessions[0], "What is my name?")
         assert turn > last[0]
-        await next_of(socket, "answer")
+        await next_event(socket, "answer")
     assert doubles.seen.prompts[-1][0][1] == "My name is Ada."
 
 
@@ -115,12 +106,12 @@ async def test_a_return_without_a_free_slot_is_told(
         assert refusal.value.response.status_code == 429
         assert int(refusal.value.response.headers["Retry-After"]) > 0
         async with client.connect(f"{path}/events") as socket:
-            assert (await next_of(socket, "error"))["code"] == "at_capacity"
+            assert (await next_event(socket, "error"))["code"] == "at_capacity"
             before = doubles.seen.attached["face"]
             await http.delete(f"/v1/sessions/{other}")
             await until(lambda: doubles.seen.attached["face"] > before)
             await say(http, session, "Hi.")
-            await next_of(socket, "answer")
+            await next_event(socket, "answer")
 
 
 async def test_who_was_let_in_is_no_newcomer_where_his_session_could_not_leave(
@@ -137,7 +128,7 @@ async def test_who_was_let_in_is_no_newcomer_where_his_session_could_not_leave(
         doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
         async with inside.presence.departing():
             pass  # nobody takes it
-        assert (await next_of(socket, "error"))["code"] == "at_capacity"
+        assert (await next_event(socket, "error"))["code"] == "at_capacity"
         doubles.script.refuse.clear()
         await until(lambda: inside.stages.attached and doubles.leases() == 4)
     first, *later = (request.config.admitted for request in doubles.seen.of("llm", "config"))

@@ -22,14 +22,22 @@ from gateway.room.platforms.twitch import Twitch
 from gateway.room.room import Room, last_exchanges
 from gateway.room.schemas import RoomRequest
 from gateway.session.session import Session
-from gateway.settings import GatewaySettings
 from gateway.talk.actions import Message
 from tests.fakes import MetricGrowth
-from tests.gateway.conftest import SETTINGS, Rig, RunningGateway, meets, until
+from tests.gateway.conftest import (
+    HERE,
+    SETTINGS,
+    Rig,
+    RunningGateway,
+    another,
+    meets,
+    next_event,
+    until,
+)
 from tests.gateway.doubles import Doubles
 from tests.gateway.room.platform_servers import TwitchServer
 from tests.gateway.test_api import new_session, problem
-from tests.gateway.test_handover import HERE, drain
+from tests.gateway.test_handover import drain
 from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError
 
@@ -65,15 +73,6 @@ async def live(client: GatewayClient, path: str) -> AsyncIterator[Any]:
         yield socket
 
 
-async def told(socket: Any, kind: str) -> dict[str, Any]:
-    """The next event of a kind."""
-    async with asyncio.timeout(30):
-        while True:
-            event: dict[str, Any] = json.loads(await socket.recv())
-            if event["type"] == kind:
-                return event
-
-
 def sent(name: str, text: str, **more: Any) -> dict[str, Any]:
     return {"author": {"name": name}, "text": text, **more}
 
@@ -92,7 +91,7 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
     asked = MetricGrowth("gateway_room_answer_age_seconds_count")
     await command(http, path, type="pause")  # until both are here
     await live.send(json.dumps({"type": "comments", "comments": [sent("Anna", "How are you?")]}))
-    assert (await told(live, "taken"))["taken"] == [{"id": ""}]
+    assert (await next_event(live, "taken"))["taken"] == [{"id": ""}]
     more = [sent("Ben_99", "Cleo, what time is it?", id="b", platform="twitch")]
     taken = await http.post(f"{path}/comments", json={"comments": more * 2})
     assert taken.json()["taken"] == [
@@ -100,9 +99,9 @@ async def test_comments_are_answered_one_after_the_other_and_their_senders_told(
         {"id": "b", "outcome": "repeated"},
     ]
     await command(http, path, type="resume")
-    first = await told(live, "answered")
+    first = await next_event(live, "answered")
     assert (first["platform"], first["id"]) == ("twitch", "b"), "the avatar is called by its name"
-    second = await told(live, "answered")
+    second = await next_event(live, "answered")
     assert second["author"] == "Anna" and second["answer"] == "I am fine, Anna."
     assert second["outcome"] == "answered" and 0 < second["age_s"] < 30
     questions = [prompt[-1][1] for prompt in doubles.seen.prompts[-2:]]
@@ -130,9 +129,9 @@ async def test_the_operator_pauses_says_bans_and_blocks(
     async with client.connect(f"/v1/sessions/{session}/events") as events:
         said = await command(http, path, type="say", text="We begin in a minute.")
         assert said["paused"]
-        answer = await told(events, "answer")
+        answer = await next_event(events, "answer")
         while not answer["final"]:
-            more = await told(events, "answer")
+            more = await next_event(events, "answer")
             answer = {**more, "text": answer["text"] + more["text"]}
         assert answer["text"].strip() == "We begin in a minute."
     await command(http, path, type="ban", author="app:Troll", name="Troll")
@@ -156,7 +155,7 @@ async def test_an_answer_with_a_blocked_word_is_stopped(
     doubles.script.answer = "Well you are a Grob-nik and nothing else at all."
     doubles.script.voice_s = 5.0
     await http.post(f"{path}/comments", json=sent("Anna", "what am I?"))
-    answered = await told(live, "answered")
+    answered = await next_event(live, "answered")
     assert answered["outcome"] == "blocked_word"
     turn = f"{path.removesuffix('/room')}/turns/{answered['turn']}"
     assert (await http.get(turn)).json()["heard"] == ""
@@ -201,20 +200,20 @@ async def test_what_cannot_be_commanded_is_told(
         await command(http, path, type="unban", author=waits["author"])
     for message in ("", "[]", '{"type": "say", "text": "grobnik"}', '{"type": "dance"}'):
         await live.send(message)
-        assert (await told(live, "error"))["message"]
+        assert (await next_event(live, "error"))["message"]
     await live.send(b"binary")
-    assert "binary" in (await told(live, "error"))["message"]
+    assert "binary" in (await next_event(live, "error"))["message"]
     await live.send('{"type": "ping"}')
-    assert await told(live, "pong")
+    assert await next_event(live, "pong")
     await live.send('{"type": "pause"}')
-    assert (await told(live, "done"))["done"] == "pause"
+    assert (await next_event(live, "done"))["done"] == "pause"
 
 
 async def test_more_than_a_room_takes_is_refused_whole(
     http: httpx.AsyncClient, path: str, live: Any
 ) -> None:
     many = {"comments": [sent("A", "😀")] * 100}
-    answers = [await http.post(f"{path}/comments", json=many) for _ in range(10)]
+    answers = await asyncio.gather(*(http.post(f"{path}/comments", json=many) for _ in range(10)))
     refused = next(answer for answer in answers if answer.status_code == 429)
     assert refused.json()["error"]["code"] == "over_limit"
     assert int(refused.headers["Retry-After"]) >= 1
@@ -222,7 +221,7 @@ async def test_more_than_a_room_takes_is_refused_whole(
     assert (await http.get(path)).json()["coverage"]["received"] == 100 * taken
     for _ in answers:  # as often: where the machine is busy some are taken again by now
         await live.send(json.dumps({"type": "comments", **many}))
-    assert (await told(live, "error"))["code"] == "over_limit"
+    assert (await next_event(live, "error"))["code"] == "over_limit"
 
 
 async def test_a_room_ends_with_its_session_or_before(
@@ -315,12 +314,9 @@ async def test_an_answer_is_posted_where_the_comment_came_from(
 @pytest_asyncio.fixture(loop_scope="module")
 async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGateway]:
     """Another gateway, whose sessions go to `gateway` as it drains."""
-    settings = {"nats_url": rig.nats.url, **SETTINGS}
-    other = RunningGateway(GatewaySettings.model_validate(settings))
-    await other.start()
-    await meets(gateway, rig.doubles, gateways=2)
-    yield other
-    await other.stop()
+    async with another(rig, **SETTINGS) as other:
+        await meets(gateway, rig.doubles, gateways=2)
+        yield other
 
 
 async def opened_in(client: GatewayClient) -> str:
