@@ -1,24 +1,32 @@
-"""The API's description: in words that its version has, and true of what answers."""
+"""The API's description: in words that its version has, and true of what answers; and of events."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from starlette.routing import WebSocketRoute
+from fastapi import FastAPI
 
+from deploy import events_page
+from gateway.access.callers import SOCKET
 from gateway.api.app import create_app
 from gateway.api.events import Command, ServerEvent
 from gateway.openai.errors import is_openai
 from gateway.settings import GatewaySettings
+from tests.gateway.test_roles import doors
 
 
 @pytest.fixture(scope="module")
-def described() -> dict[str, Any]:
-    return create_app(GatewaySettings.model_validate({})).openapi()
+def app() -> FastAPI:
+    return create_app(GatewaySettings.model_validate({}))
+
+
+@pytest.fixture(scope="module")
+def described(app: FastAPI) -> dict[str, Any]:
+    return app.openapi()
 
 
 def schemas_in(node: Any) -> Iterator[dict[str, Any]]:
@@ -81,20 +89,12 @@ def test_the_page_of_openais_api_names_our_own_paths(described: dict[str, Any]) 
     }
 
 
-def sockets_of(routes: Iterable[Any]) -> Iterator[str]:
-    """Their paths but those of any name, also where FastAPI keeps a router as it was included."""
-    for route in routes:
-        if (included := getattr(route, "original_router", None)) is not None:
-            yield from sockets_of(included.routes)
-        elif isinstance(route, WebSocketRoute) and not route.path.endswith(":path}"):
-            yield route.path
-
-
-def test_every_socket_and_event_is_named(described: dict[str, Any]) -> None:
+def test_every_socket_and_event_is_named(app: FastAPI, described: dict[str, Any]) -> None:
     """OpenAPI has no words for them: the text before the routes tells of them."""
     text = described["info"]["description"]
-    paths = [*sockets_of(create_app(GatewaySettings.model_validate({})).routes)]
-    ends = [path.removeprefix("/v1/sessions/{session_id}/") for path in paths]
+    sockets = [path for method, path in doors(app.routes) if method == SOCKET]
+    named = [path for path in sockets if not path.endswith(":path}")]
+    ends = [path.removeprefix("/v1/sessions/{session_id}/") for path in named]
     assert len(ends) > 6
     assert [
         end for end in ends if not re.search(rf"[/…]{re.escape(end.lstrip('/'))}[`?]", text)
@@ -128,3 +128,19 @@ def test_answers_are_described_as_what_they_are(described: dict[str, Any]) -> No
     assert set(chat["200"]) == {"application/json", "text/event-stream"}
     assert "404" in chat
     assert "404" in answers(described, "get", "/v1/models/{name}")
+
+
+def test_the_page_of_events_is_fresh() -> None:
+    kept = events_page.PAGE.read_text(encoding="utf-8")
+    assert kept == events_page.page(), "run `python -m deploy.events_page`"
+
+
+def test_every_message_and_every_field_says_what_it_means() -> None:
+    silent = [
+        f"{model.__name__}.{name}"
+        for model in events_page.models()
+        for name, field in model.model_fields.items()
+        if name != "type" and not field.description
+    ]
+    assert silent == []
+    assert [model.__name__ for model in events_page.models() if not model.__doc__] == []

@@ -167,6 +167,9 @@ def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
     (told,) = talk.update(audio={"input": {"turn_detection": None}})
     assert told["session"]["audio"]["input"]["turn_detection"] is None
     assert talk.of(to_do.Remember)[-1].persona == "Be brief."
+    (told,) = talk.update(audio={"input": {"noise_reduction": {"type": "far_field"}}})
+    not_done = told["session"]["audio"]["input"]["noise_reduction"]
+    assert not_done is None, "nobody does that here"
 
 
 def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
@@ -240,11 +243,6 @@ def test_turn_detection_reaches_the_recogniser(detection: Any, wanted: Endpointi
     talk.update(audio={"input": {"turn_detection": detection}})
     assert talk.of(to_do.Configure)[-1].config.endpointing == wanted
     assert other.dialogue.config == first_config(None, "You are kind."), "another session's"
-
-
-def test_what_is_not_done_is_not_told_as_if_it_were() -> None:
-    (told,) = Talk().update(audio={"input": {"noise_reduction": {"type": "far_field"}}})
-    assert told["session"]["audio"]["input"]["noise_reduction"] is None
 
 
 # ------------------------------------------------------------ an answer aloud
@@ -888,3 +886,60 @@ def test_what_comes_at_once_behind_a_pause_is_not_too_much_at_once() -> None:
     assert sum(map(len, queue.take(161.0))) / 16_000 == pytest.approx(2, abs=0.2)
     assert [sum(map(len, queue.take(162.0 + second))) for second in range(12)][-1] == 0
     assert len(queue) == 0
+
+
+# ------------------------------------------------------------ a question that goes on
+
+FIRST, WHOLE = "How far is the moon?", "How far is the moon? And the sun?"
+
+
+@pytest.fixture
+def going_on() -> Talk:
+    """Turn 1 answers what was taken for all of the question; nothing of it was heard."""
+    talk = Talk({"audio": {"input": {"turn_detection": {"type": "semantic_vad"}}}})
+    talk.speak(1, FIRST, 1)
+    talk.hear(AnswerEvent(turn=1, text="The moon"), Voiced(1, SECOND, (), last=False))
+    talk.hear(Overheard("began", 2, 2000), Overheard("over_answer", 2))
+    return talk
+
+
+def test_both_parts_are_one_item_and_the_half_answer_is_none(going_on: Talk) -> None:
+    events = going_on.hear(TurnEvent(turn=1, event="replaced"))
+    assert kinds(events)[0] == "input_audio_buffer.speech_started"
+    assert last(going_on)["status_details"] == {"type": "cancelled", "reason": "turn_detected"}
+    assert kinds(events)[-1] == "conversation.item.deleted"
+    assert going_on.remembered() == (Message("user", FIRST),)
+    events = going_on.hear(
+        TranscriptEvent(utterance=1, text="How far is the moon? And", final=False),
+        Overheard("ended", 2, 3000),
+        TranscriptEvent(utterance=1, text=WHOLE, final=True, turn=3),
+        TurnEvent(turn=3, event="opened"),
+    )
+    assert kinds(events)[:3] == [
+        "conversation.item.deleted",
+        "input_audio_buffer.speech_stopped",
+        "input_audio_buffer.committed",
+    ]
+    assert kinds(events)[-1] == "response.created"
+    assert going_on.remembered() == (Message("user", WHOLE),)
+
+
+def test_what_was_no_rest_after_all_is_answered_as_it_was(going_on: Talk) -> None:
+    going_on.hear(TurnEvent(turn=1, event="replaced"))
+    events = going_on.hear(
+        Overheard("ended", 2, 3000),
+        TranscriptEvent(utterance=2, text="", final=True),
+        TranscriptEvent(utterance=1, text=FIRST, final=True, turn=3),
+        TurnEvent(turn=3, event="opened"),
+    )
+    assert "conversation.item.deleted" not in kinds(events)
+    assert kinds(events)[-1] == "response.created"
+    assert going_on.remembered() == (Message("user", FIRST),)
+
+
+def test_a_listener_s_word_that_grew_into_the_rest_is_a_part_of_it(going_on: Talk) -> None:
+    going_on.hear(
+        TurnEvent(turn=1, event="replaced"), TranscriptEvent(utterance=2, text="", final=True)
+    )
+    going_on.hear(TranscriptEvent(utterance=1, text=WHOLE, final=True, turn=3))
+    assert going_on.remembered() == (Message("user", WHOLE),)
