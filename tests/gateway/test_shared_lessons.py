@@ -20,7 +20,7 @@ from visavis.wire.bus import Bus
 from visavis.wire.subjects import LEARNED_ANSWERS
 
 ADA = Speaker("You are Ada.", "en")
-LOOK_S = 0.3
+LOOK_S = 0.1
 
 
 @pytest.fixture(autouse=True)
@@ -78,7 +78,7 @@ async def test_learned_answers_outlive_the_disk_of_the_bus_but_not_their_forgett
         async with gateway(bus, tmp_path / "one") as again:
             await again.forget_learned()
         async with gateway(bus, tmp_path / "three"), gateway(bus, tmp_path / "four") as four:
-            await asyncio.sleep(1.5 * LOOK_S + 0.5)  # longer than they take to look
+            await asyncio.sleep(4 * LOOK_S)  # longer than they take to look
             assert not knows(four), "what was forgotten has come back"
         await bus.close()
 

@@ -52,14 +52,20 @@ async def socket_to(app: Taker) -> AsyncIterator[websockets.ClientConnection]:
         yield client
 
 
-async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def stops(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Grows each time that a side of a connection reads no more for now."""
     stops: list[object] = []
     pause = _SelectorTransport.pause_reading
     monkeypatch.setattr(
         _SelectorTransport, "pause_reading", lambda self: (stops.append(self), pause(self))
     )
+    return stops
+
+
+async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
+    stops: list[object],
+) -> None:
     app = Taker()
     app.may.set()
     async with socket_to(app) as client:
@@ -71,7 +77,9 @@ async def test_packets_that_are_taken_as_they_come_are_read_without_a_stop(
 
 
 @pytest.mark.parametrize("size", [640, 4100])
-async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(size: int) -> None:
+async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(
+    size: int, stops: list[object]
+) -> None:
     app = Taker()
     sent = [n.to_bytes(4, "big") * (size // 4) for n in range(4_000_000 // size)]
     async with socket_to(app) as client:
@@ -83,7 +91,7 @@ async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(size: in
                 await client.send(message)
 
         sending = asyncio.create_task(send_all())
-        await asyncio.wait([sending], timeout=1)
+        await until(lambda: stops or sending.done())
         assert not sending.done(), "4 MB were taken in, though nobody wants them"
         app.may.set()
         await sending

@@ -14,7 +14,7 @@ from tests.gateway.test_api import new_session, problem
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient
 
-SETTINGS = {"session_idle_s": 2.0, "answer_timeout_s": 1.0}
+SETTINGS = {"answer_timeout_s": 1.0}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -25,7 +25,10 @@ def sweeping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_session_that_nobody_uses_ends_though_others_cannot_close(
-    gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
+    gateway: RunningGateway,
+    http: httpx.AsyncClient,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail() -> None:
         raise RuntimeError("a fault of ours")
@@ -34,6 +37,7 @@ async def test_a_session_that_nobody_uses_ends_though_others_cannot_close(
         broken = gateway.inside.sessions.get(await new_session(http))
         broken.audience.close = fail  # type: ignore[method-assign]
     session = await new_session(http)
+    monkeypatch.setitem(gateway.inside.settings.__dict__, "session_idle_s", 0.1)
     await until(lambda: doubles.leases() == 0)
     assert "expired" in problem(await http.get(f"/v1/sessions/{session}"), 404)
     assert (await http.get("/v1/sessions")).json()["sessions"] == []
