@@ -96,6 +96,7 @@ async def test_half_a_character_is_no_fault_of_ours(http: httpx.AsyncClient) -> 
     headers = {"Content-Type": "application/json"}
     for content in (b'{"\\ud800": 1}', b'{"persona": "\\ud800"}'):
         problem(await http.post("/v1/sessions", content=content, headers=headers), 422)
+    problem(await http.post("/v1/sessions", content=b"\xff{", headers=headers), 400)
 
 
 async def test_unknown_names_list_what_exists(http: httpx.AsyncClient) -> None:
@@ -167,12 +168,6 @@ async def test_no_slot_is_429_and_leaves_nothing(http: httpx.AsyncClient, double
     doubles.script.refuse.clear()
 
 
-async def test_there_is_a_most_of_sessions(http: httpx.AsyncClient) -> None:
-    for _ in range(3):
-        await new_session(http)
-    assert "3" in problem(await http.post("/v1/sessions", json={}), 429)
-
-
 # ------------------------------------------------------------ text and turns
 
 
@@ -188,11 +183,6 @@ async def test_bad_text_is_explained(http: httpx.AsyncClient) -> None:
         body = {} if text is None else {"text": text}
         response = await http.post(f"/v1/sessions/{session}/text", json=body)
         assert words in problem(response, status)
-
-
-async def test_a_body_that_is_no_text(http: httpx.AsyncClient) -> None:
-    headers = {"Content-Type": "application/json"}
-    problem(await http.post("/v1/sessions", content=b"\xff{", headers=headers), 400)
 
 
 @pytest.mark.parametrize("path", ["/v1/sessions", "/v1/chat/completions"])
@@ -236,7 +226,8 @@ async def test_recordings_out_of_order(http: httpx.AsyncClient) -> None:
 
 
 async def test_voices_and_avatars(http: httpx.AsyncClient) -> None:
-    assert [v["name"] for v in (await http.get("/v1/voices")).json()["voices"]] == ["ada"]
+    (voice,) = (await http.get("/v1/voices")).json()["voices"]
+    assert (voice["name"], voice["controls"], voice["styles"]) == ("ada", ["speed"], ["neutral"])
     form: dict[str, Any] = {
         "data": {"name": "me"},
         "files": {"photo": ("me.jpg", b"picture", "image/jpeg")},

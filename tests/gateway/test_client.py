@@ -246,17 +246,6 @@ async def test_a_session_is_followed_whether_its_events_are_read_or_not(
         await eventually(can_be_told)
 
 
-async def test_a_second_microphone_is_refused_in_the_gateways_words(client: GatewayClient) -> None:
-    stop, silence = asyncio.Event(), np.zeros(0, np.int16)
-    async with client.session() as session:
-        microphones = [asyncio.create_task(session.talk(silence, stop)) for _ in range(2)]
-        (refused,), _ = await asyncio.wait(microphones, return_when=asyncio.FIRST_COMPLETED)
-        stop.set()
-        error = refused.exception()
-        assert isinstance(error, GatewayError) and error.code == "microphone_taken"
-        await asyncio.wait(microphones)
-
-
 async def test_a_spoken_question_that_nobody_can_hear_is_not_waited_for(
     client: GatewayClient,
 ) -> None:

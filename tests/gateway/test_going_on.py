@@ -19,7 +19,6 @@ from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.speculation import count
 from gateway.talk.turn import GOES_ON_WITHIN_S, REACTION_S
-from gateway.tools.offers import Call
 from tests.gateway.test_conversation import of, prompt
 from tests.gateway.test_speculation import value
 
@@ -48,26 +47,6 @@ def said(talk: Conversation) -> list[tuple[str, str]]:
 
 
 WHOLE = "What is the capital of Peru? And of Chile?"
-
-
-def test_both_parts_are_one_question_one_caption_one_entry(talk: Conversation) -> None:
-    assert of(talk.speech_started(2, 1.5), PauseTurn) == [PauseTurn(1)]
-    actions = talk.partial(2, "And of")
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
-    assert of(actions, CloseTurn) == [CloseTurn(1, "replaced")]
-    assert [(e.turn, e.event) for e in of(actions, TurnEvent)] == [(1, "replaced")]
-    assert of(actions, TranscriptEvent) == [
-        TranscriptEvent(utterance=1, text="What is the capital of Peru? And of", final=False)
-    ]
-    assert talk.state == "listening"
-    actions = talk.final(2, "And of Chile?", 2)
-    assert prompt(actions)[1:] == [("user", WHOLE)]
-    assert of(actions, TranscriptEvent) == [
-        TranscriptEvent(utterance=1, text=WHOLE, final=True, turn=3)
-    ]
-    assert said(talk) == [("user", WHOLE)]
-    assert [turn.number for turn in talk.turns.told()] == [3]
-    assert [turn.question for turn in talk.turns.told()] == [WHOLE]
 
 
 def test_all_of_it_is_read_ahead_and_prepared(talk: Conversation) -> None:
@@ -255,30 +234,22 @@ def test_captions_show_a_question_alone_once_nothing_goes_on_with_it(
     assert (second.utterance, second.text) == (2, "And of Chile?")
 
 
-def test_words_that_come_late_are_answered_into_what_goes_on(talk: Conversation) -> None:
+def test_words_that_come_late_are_answered_into_what_goes_on_and_shown_once() -> None:
     """He speaks again before it is known what he said: the answer waits for him."""
     talk = Conversation()
     talk.speech_started(1, 0)
     talk.speech_started(2, 1.5)
-    actions = talk.final(1, "What is the capital of Peru?", 1.6)
-    assert of(actions, PauseTurn) == [PauseTurn(1)]
-    assert talk.state == "listening"
-    assert of(talk.partial(2, "And of Chi"), CloseTurn) == [CloseTurn(1, "replaced")]
-    talk.final(2, "And of Chile?", 2.6)
-    assert said(talk) == [("user", WHOLE)]
-    assert talk.state == "thinking"
-
-
-def test_what_was_shown_before_words_that_came_late_is_shown_once() -> None:
-    talk = Conversation()
-    talk.speech_started(1, 0)
-    talk.speech_started(2, 1.5)
     talk.partial(2, "And of", now=1.55)  # of a question of its own, so far
-    talk.final(1, "What is the capital of Peru?", 1.6)
-    assert of(talk.partial(2, "And of", now=1.7), TranscriptEvent) == [
+    late = talk.final(1, "What is the capital of Peru?", 1.6)
+    assert of(late, PauseTurn) == [PauseTurn(1)] and talk.state == "listening"
+    actions = talk.partial(2, "And of", now=1.7)
+    assert of(actions, CloseTurn) == [CloseTurn(1, "replaced")]
+    assert of(actions, TranscriptEvent) == [
         TranscriptEvent(utterance=2, text="", final=True),
         TranscriptEvent(utterance=1, text="What is the capital of Peru? And of", final=False),
     ]
+    talk.final(2, "And of Chile?", 2.6)
+    assert said(talk) == [("user", WHOLE)] and talk.state == "thinking"
 
 
 def test_captions_of_a_question_that_another_s_late_words_part_come_to_their_end(
@@ -309,20 +280,6 @@ def test_what_the_app_says_into_a_question_that_goes_on_parts_it(talk: Conversat
         ("assistant", "We close"),
         ("user", "And of Chile?"),
     ]
-
-
-def test_what_a_tool_has_done_for_the_first_part_is_kept() -> None:
-    talk = Conversation()
-    talk.speech_started(1, 0)
-    talk.final(1, "Book a table.", 1)
-    talk.tools_called(1, "", [Call("c1", "book", "{}")], 1)
-    talk.tool_result("c1", "booked", 1.5)
-    talk.speech_started(2, 2)
-    actions = talk.final(2, "And a taxi.", 3)
-    assert of(actions, CloseTurn) == [CloseTurn(1, "interrupted")]
-    (begin,) = of(actions, BeginAnswer)
-    assert [m.role for m in begin.messages] == ["user", "assistant", "tool", "user"]
-    assert begin.messages[-1].content == "And a taxi."
 
 
 def test_what_is_typed_meanwhile_is_another_question(talk: Conversation) -> None:

@@ -18,7 +18,7 @@ from gateway.stages.plain_calls import Passage
 from gateway.talk.actions import Emit
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
-from tests.gateway.conftest import RunningGateway, until
+from tests.gateway.conftest import RunningGateway, next_event, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.test_speech import Visitor
 from tests.gateway.test_turns import collect
@@ -174,9 +174,7 @@ async def test_it_can_be_said_over_the_events_socket(client: GatewayClient) -> N
             await events.send(json.dumps({"type": "say", "text": "Hello.", "language": "tlh"}))
             await events.send(json.dumps({"type": "say", "text": "Hello."}))
             told = await collect(session, "finished")
-            async with asyncio.timeout(10):
-                while (error := json.loads(await events.recv()))["type"] != "error":
-                    pass
+            error = await next_event(events, "error")
         assert error["code"] == "not_found" and "tlh" in error["message"]
         assert sayings(told) == [(1, "waiting"), (1, "opened")]
 
@@ -279,11 +277,6 @@ async def test_of_a_prepared_answer_it_is_told_once_that_is_heard(
         await visitor.does(TranscriptEvent.FINAL, question)
         events = await collect(session, "finished")
         assert [e["message"] for e in events if e["type"] == "warning"] == ["cannot whisper"]
-
-
-async def test_voices_tell_what_they_can(client: GatewayClient) -> None:
-    (voice,) = (await client.call("GET", "/v1/voices")).json()["voices"]
-    assert (voice["controls"], voice["styles"]) == (["speed"], ["neutral"])
 
 
 # ------------------------------------------------------------ word times

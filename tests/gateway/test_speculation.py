@@ -34,19 +34,6 @@ def test_only_so_many_in_one_utterance() -> None:
     assert bets.allows(2, "what", 0.9)
 
 
-def test_losing_bets_are_not_made_until_they_would_be_won() -> None:
-    bets = Speculation(SpeculationLimits(discarded_share=0.5, window=4))
-    assert bets.allows(1, "what", 0.9)
-    bets.decided(won=False)
-    assert bets.allows(2, "what", 0.9)  # too little is known
-    bets.decided(won=False)
-    for _ in range(2):
-        assert not bets.allows(3, "what", 0.9)
-        assert bets.take_forgone() == "what"
-        bets.decided(won=True)
-    assert bets.allows(4, "what", 0.9)
-
-
 def test_a_conversation_learns_from_bets_that_it_did_not_make() -> None:
     talk = Conversation(speculation=SpeculationLimits(discarded_share=0.5, window=2))
     talk.paused(1, "What", 0.9, 0)
