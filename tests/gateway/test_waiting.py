@@ -21,6 +21,13 @@ SETTINGS = {"max_sessions": 1, "queue_places": 2}
 SESSIONS = "/v1/sessions"
 
 
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked often whether there is room for the next in line."""
+    monkeypatch.setattr(entrance, "LOOK_S", 0.05)
+    monkeypatch.setattr(entrance, "SEEN_S", 0.1)
+
+
 async def post(http: httpx.AsyncClient, **body: Any) -> httpx.Response:
     return await http.post(SESSIONS, json=body)
 
