@@ -52,6 +52,7 @@ async def test_the_turn_at_work_is_finished_and_the_next_one_is_other_replicas(
         assert await stages(client, session) == news
         for double in old:
             await double.stop()
+        doubles.script.voice_s = 0.2
         await session.ask("And you?")
         events += await collect(session, "finished", "failed")
     assert events[-1]["event"] == "finished"
@@ -131,6 +132,7 @@ async def test_with_no_other_replica_the_turn_is_finished_and_the_stage_is_waite
         async with asyncio.timeout(5):
             while not (await stages(client, session))["tts"]:  # noqa: ASYNC110  # asked over HTTP
                 await asyncio.sleep(0.02)
+        doubles.script.voice_s = 0.2
         await session.ask("Are you back?")
         assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
 

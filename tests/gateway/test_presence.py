@@ -24,6 +24,12 @@ SETTINGS = {"idle_release_s": 0.3, "max_sessions": 8, "max_viewers": 1}
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked often who is there."""
+    monkeypatch.setattr(presence, "CHECK_S", 0.05)
+
+
 async def finished(http: httpx.AsyncClient, session: str, turn: int) -> None:
     async def ended() -> bool:
         record = await http.get(f"/v1/sessions/{session}/turns/{turn}")
