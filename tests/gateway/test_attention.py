@@ -277,17 +277,3 @@ def test_a_face_that_nods_before_it_is_shown_from_memory_does_so_to_the_end() ->
     assert face.orders[-1].live
     face.at_rest = True
     assert shown(face.run(30)).endswith("O")
-
-
-def test_a_face_of_which_no_loop_that_listens_is_here_is_drawn() -> None:
-    face = looping()
-    face.orders = []
-    seen = face.run(5)[-1].picture.motion_frame
-    assert attend(face, LISTEN) is None
-    assert all(p.looped for p in face.run(2)), "until the face's own pictures come"
-    assert [order.live for order in face.orders] == [True]
-    face.live, face.keyframe, face.frame = True, True, seen + 3
-    assert not any(p.looped for p in face.run(60)), "at rest or not"
-    attend(face, NOBODY)
-    assert any(p.looped for p in face.run(60))
-    assert [order.live for order in face.orders][:2] == [True, False]

@@ -14,8 +14,8 @@ from gateway.playout.pacing import (
     TICK_SAMPLES,
     to_video_clock,
 )
-from gateway.playout.pictures import BURST, QUEUE_LIMIT, KeyframeThrottle, Picture
-from gateway.playout.playout import FADE_SAMPLES, Playout, PlayoutEvent, Tick
+from gateway.playout.pictures import QUEUE_LIMIT, KeyframeThrottle, Picture
+from gateway.playout.playout import Playout, PlayoutEvent, Tick
 from visavis.wire.media import VideoCodec
 
 H264, VP8 = VideoCodec.H264, VideoCodec.VP8
@@ -88,21 +88,6 @@ def test_sound_never_stops() -> None:
     assert all(len(t.pcm) == TICK_SAMPLES and not t.pcm.any() for t in ticks)
 
 
-def test_a_turn_is_released_in_step() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    speak(target, 1, 5)
-    ticks = run(target, 12)
-    start = ticks[0].start_samples
-    assert events(ticks) == ["started", "finished"]
-    assert [p.time for t in ticks for p in t.pictures] == [
-        to_video_clock(start + i * FRAME_SAMPLES) for i in range(5)
-    ]
-    assert all(p.skew_s == 0 for t in ticks for p in t.pictures)
-    assert [bool(t.pcm.any()) for t in ticks] == [True] * 10 + [False] * 2
-    assert (PlayoutEvent.FINISHED, 1) in ticks[10].events
-
-
 def test_encoders_have_forgotten_a_voice_before_silence_leaves_in_long_pieces() -> None:
     target = playout()
     target.open_turn(1)
@@ -161,17 +146,6 @@ def test_idle_pictures_leave_with_whole_ticks_while_an_answer_is_awaited() -> No
 
 
 # ------------------------------------------------------------ starting
-
-
-def test_the_voice_waits_for_the_first_picture() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    target.push_voice(1, voice(5))
-    assert events(run(target, 1)) == []
-    target.push_picture(synced(1, 0))
-    tick = target.tick()
-    assert events([tick]) == ["started"]
-    assert shown([tick]) == [b"p0"]
 
 
 def test_the_voice_waits_40_ms_at_most() -> None:
@@ -350,20 +324,6 @@ def test_pictures_in_time_are_not_dropped_for_a_key_frame() -> None:
     assert shown(run(target, 10)) == [b"p0", b"p1", b"p2", b"p3"]
 
 
-def test_after_a_stall_the_picture_is_back_with_the_sound_within_200_ms() -> None:
-    target = answering(150)
-    target.push_picture(synced(1, 0))
-    run(target, 80)  # 1.6 s without a picture
-    for index in range(1, 49):
-        target.push_picture(synced(1, index))
-    ticks = run(target, 10)
-    assert all(t.pcm.any() for t in ticks)
-    assert max(len(t.pictures) for t in ticks) <= BURST
-    last = [t.pictures[-1] for t in ticks if t.pictures][-1]
-    assert last.skew_s == pytest.approx(0, abs=0.02)
-    assert target.dropped_pictures == 0 and target.underruns == 0
-
-
 def test_voice_beyond_all_measure_is_refused() -> None:
     target = Playout()
     target.open_turn(1)
@@ -382,20 +342,6 @@ def test_the_end_does_not_wait_for_ever_for_pictures() -> None:
 
 
 # ------------------------------------------------------------ interruption
-
-
-def test_silence_follows_an_interruption_within_a_tick() -> None:
-    target = playout(H264)
-    target.open_turn(1)
-    speak(target, 1, 50)
-    run(target, 6)
-    target.void(2)
-    tick = target.tick()
-    assert np.abs(tick.pcm[FADE_SAMPLES:]).max() == 0
-    assert 0 < tick.pcm[0] <= 1000
-    assert np.all(np.diff(tick.pcm[:FADE_SAMPLES].astype(int)) <= 0)
-    assert not run(target, 1)[0].pcm.any()
-    assert not target.playing
 
 
 @pytest.mark.parametrize("pictures", [50, 1])
