@@ -194,8 +194,8 @@ class YouTubeIn(Strict):
             raise ValueError("api_key, or token, is wanted")
         return self
 
-    chat_id: Annotated[str, StringConstraints(pattern=r"^[\w=-]{0,200}$")] = ""
-    video_id: Annotated[str, StringConstraints(pattern=r"^[\w-]{0,20}$")] = Field(
+    chat_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_=-]{0,200}$")] = ""
+    video_id: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{0,20}$")] = Field(
         default="", description="Of the broadcast, where its chat's id is not known"
     )
     api_key: Secret = SecretStr("")

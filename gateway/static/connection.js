@@ -28,7 +28,7 @@ const TEMPORARY = [404, 409, 0];
 /** A session that was joined has ended, or its token holds no more. */
 const OVER = "over";
 const FIRST_RETRY_MS = 500;
-const LAST_RETRY_MS = 3000; // a gateway that is started again is there within seconds
+const LAST_RETRY_MS = 2000; // a gateway that is started again is there within seconds
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
 const PLACES_LOST = 3; // so many are lost with their gateways before the visitor is told
 /** A clock that has jumped by more has stood still: the machine was asleep. */
@@ -313,7 +313,7 @@ export class Connection extends EventTarget {
     if (this.#status !== "live") return;
     const abort = this.#abort;
     this.#become("reconnecting");
-    for (let wait_ms = FIRST_RETRY_MS; !abort.signal.aborted; wait_ms *= 2) {
+    for (let wait_ms = FIRST_RETRY_MS; !abort.signal.aborted; wait_ms *= 1.5) {
       this.#closeLinks();
       await pause(Math.min(wait_ms, LAST_RETRY_MS) * (0.75 + Math.random() / 2), abort.signal);
       if (abort.signal.aborted) return;

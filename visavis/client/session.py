@@ -224,8 +224,13 @@ class GatewaySession:
         """
         if self._following is None or self._following.done():  # lost for too long, it may be back
             self._following = asyncio.create_task(self._follow(), name=f"events-{self.id}")
-            self._following.add_done_callback(lambda _: self._news.set())
+            self._following.add_done_callback(self._over)
         return self._following
+
+    def _over(self, following: asyncio.Task[None]) -> None:
+        if not following.cancelled():
+            following.exception()  # `events` tells it, if anybody reads them
+        self._news.set()
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """What happens, as docs/events.md has it, until the session ends.

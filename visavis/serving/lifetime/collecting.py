@@ -30,10 +30,11 @@ class Collecting:
     def settled(self) -> None:
         """The start is over: search once more, and from now on only among what is new.
 
-        Called on the event loop, by one in a process.
+        Called on the event loop, by one in a process, which may have had nothing searched so far.
         """
         gc.collect()
         gc.freeze()
+        gc.enable()
         self._loop = asyncio.get_running_loop()
         gc.callbacks.append(self._told)
 
