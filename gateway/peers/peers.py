@@ -266,16 +266,14 @@ class Peers:
 
         Raises UnknownNameError, and StageLostError where that is not to be told yet.
         """
-        why: VisavisError = UnknownNameError(
-            "session: the gateway that had it is gone; make a new one"
-        )
+        why: VisavisError
         try:
             await self.revive(session)
             return ""
         except StageLostError as error:
             why = error
         except UnknownNameError:
-            pass
+            why = UnknownNameError("session: the gateway that had it is gone; make a new one")
         peer = await self.who({"wanted": session})
         if peer is None:
             raise why
@@ -398,12 +396,13 @@ class Peers:
         """We answer for what nobody has, so that who asks is told so."""
         named = owner in self._names
         if await (self._nowhere(session) if named else self._vanished(owner)):
-            with contextlib.suppress(UnknownNameError):
-                try:
-                    if await self._revived(session):
-                        return  # who asks finds it there the next time
-                except StageLostError:
-                    return
+            try:
+                if await self._revived(session):
+                    return  # who asks finds it there the next time
+            except StageLostError:
+                return
+            except UnknownNameError:
+                pass
             await self._tell(message)
 
     async def _vanished(self, owner: str) -> bool:

@@ -14,6 +14,7 @@ import io
 import json
 import logging
 import os
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def is_digest(name: str) -> bool:
     return name.startswith(_DIGEST)
 
 
-class _Kept:
+class _Kept(ABC):
     """One of JetStream's streams, and what it answers in our own words."""
 
     def __init__(self, bus: Bus, name: str, stream: str) -> None:
@@ -118,12 +119,32 @@ class _Kept:
         self._name = name
         self._stream = stream
 
-    def _check_may_make(self) -> None:
+    async def make(self, servers: int = 1) -> bool:
+        """Have it be on so many of the bus's servers; what is in one that is there stays.
+
+        For who may make one. Whether it was not there. Raises NoStoreError, BusError.
+        """
+        async with self._asking(_CARRY_S) as js:
+            try:
+                found = await js.stream_info(self._stream)
+            except nats.js.errors.NotFoundError:
+                await self._make(js, servers)
+                return True
+            if found.config.num_replicas != servers:
+                await js.update_stream(found.config, num_replicas=servers)
+            return False
+
+    async def _make_as_needed(self, js: JetStreamContext) -> None:
         """Raises BusError."""
         if self._bus.login is not None and self._bus.login.user is not User.OPERATOR:
             raise BusError(
                 f"{self._name}: the bus has no such store, and its operator alone makes them"
             )
+        await self._make(js, 1)
+
+    @abstractmethod
+    async def _make(self, js: JetStreamContext, servers: int) -> None:
+        """It is not there."""
 
     async def _messages(self, subject: str, seq: int = 0) -> AsyncIterator[RawStreamMsg]:
         """What is kept under a subject, which may be a pattern, in the order of its keeping, from
@@ -366,20 +387,8 @@ class Bucket(_Kept):
             # The users of a server that was set up by an older version may not.
             log.warning("%s: what was deleted is not overwritten: it was refused", self._name)
 
-    async def make(self, servers: int = 1) -> bool:
-        """Have it be on so many of the bus's servers; what is in one that is there stays.
-
-        For who may make one. Whether it was not there. Raises NoStoreError, BusError.
-        """
-        async with self._asking(_CARRY_S) as js:
-            try:
-                found = await js.stream_info(self._stream)
-            except nats.js.errors.NotFoundError:
-                await js.create_object_store(self._name, replicas=servers)
-                return True
-            if found.config.num_replicas != servers:
-                await js.update_stream(found.config, num_replicas=servers)
-            return False
+    async def _make(self, js: JetStreamContext, servers: int) -> None:
+        await js.create_object_store(self._name, replicas=servers)
 
     @asynccontextmanager
     async def _open(self, timeout_s: float | None) -> AsyncIterator[tuple[StreamInfo, ObjectStore]]:
@@ -390,8 +399,7 @@ class Bucket(_Kept):
         try:
             return await js.stream_info(self._stream)
         except nats.js.errors.NotFoundError:
-            self._check_may_make()
-            await js.create_object_store(self._name)
+            await self._make_as_needed(js)
             return await js.stream_info(self._stream)
 
 
@@ -490,8 +498,7 @@ class Records(_Kept):
             try:
                 return (await js.publish(self._subject(key), content, headers=expected)).seq
             except nats.js.errors.NoStreamResponseError:
-                self._check_may_make()
-                await js.add_stream(self._config(1))
+                await self._make_as_needed(js)
                 return (await js.publish(self._subject(key), content)).seq
             except nats.js.errors.APIError as error:
                 if error.err_code not in _OTHERS_WERE_FASTER:
@@ -507,18 +514,6 @@ class Records(_Kept):
             with contextlib.suppress(nats.js.errors.NotFoundError, nats.js.errors.BadRequestError):
                 await js.delete_msg(self._stream, seq)
 
-    async def make(self, servers: int = 1) -> bool:
-        """See `Bucket.make`."""
-        async with self._asking(_CARRY_S) as js:
-            try:
-                found = await js.stream_info(self._stream)
-            except nats.js.errors.NotFoundError:
-                await js.add_stream(self._config(servers))
-                return True
-            if found.config.num_replicas != servers:
-                await js.update_stream(found.config, num_replicas=servers)
-            return False
-
     def _subject(self, key: str) -> str:
         return f"$KV.{self._name}.{key}"
 
@@ -526,8 +521,8 @@ class Records(_Kept):
         key = (message.subject or "").removeprefix(self._subject(""))
         return Record(key, message.data or b"", message.seq or 0)
 
-    def _config(self, servers: int) -> StreamConfig:
-        return StreamConfig(
+    async def _make(self, js: JetStreamContext, servers: int) -> None:
+        config = StreamConfig(
             name=self._stream,
             subjects=[self._subject(">")],
             storage=StorageType.MEMORY,
@@ -537,12 +532,13 @@ class Records(_Kept):
             discard=DiscardPolicy.NEW,
             num_replicas=servers,
         )
+        await js.add_stream(config)
 
 
 async def make_buckets(bus: Bus, names: Iterable[str], servers: int = 1) -> None:
     """Have each be there; see `Bucket.make`. Raises NoStoreError, BusError."""
     for name in names:
-        store = Records(bus, name) if name in RECORDS else Bucket(bus, name, 0)
+        store: _Kept = Records(bus, name) if name in RECORDS else Bucket(bus, name, 0)
         if await store.make(servers):
             log.info("%s: made", name)
 
