@@ -81,7 +81,8 @@ async def test_after_a_long_standstill_the_newest_picture_is_seen(
     seen = await stand_still(page, _LONG)
     skipped = [at_s for at_s in seen["after_s"] if at_s < seen["before_s"] + _LONG / FPS - 0.6]
     assert len(skipped) <= 5, "what was said and shown meanwhile is old"
-    assert await page.evaluate(BEHIND_S) < 0.5
+    # How soon is the machine's affair: by playing faster alone it would take a quarter of a minute.
+    await page.wait_for_function(f"() => {BEHIND_S} < 0.5")
 
 
 async def test_after_a_short_one_nothing_is_missed(page: Page, stub: StubGateway) -> None:
