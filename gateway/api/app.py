@@ -293,7 +293,7 @@ async def _running(
             rooms,
             tools,
         )
-        standing_in = StandingIn(instance, bus, sessions, peers, handover, rooms)
+        standing_in = StandingIn(bus, sessions, peers, handover, rooms)
         await peers.start(standing_in.obey, gateway.usage_of)
         ending.push_async_callback(standing_in.stop)
         if address:

@@ -222,8 +222,6 @@ class Handover:
     async def obey(self, message: dict[str, Any]) -> None:
         """Do what a peer asks. Raises VisavisError."""
         match message:
-            case {"session": record}:
-                await self.take(self.read(record))
             case {"late": str(session), "messages": list(messages)}:
                 for text in messages:
                     await self._say(self._sessions.get(session), text)

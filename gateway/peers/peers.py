@@ -92,6 +92,8 @@ class Peers:
         self._bus = bus
         self._registry = registry
         self._instance = instance
+        self.name = owner_of(instance)
+        """How sessions name us."""
         self._own = dict(own)
         self._address = own.get("http", "")
         self._free = free
@@ -120,7 +122,6 @@ class Peers:
         self._usage = usage
         if not self._address:
             return
-        own = owner_of(self._instance)
 
         async def answer(message: Msg, why: str = "") -> None:
             await message.respond(why.encode(errors="replace"))
@@ -145,8 +146,8 @@ class Peers:
             # On the side: it takes a while, and the next one is read meanwhile.
             self._background.run(take(message, told))
 
-        await self._answer(gateway_subject(own), self._tell)
-        await self._answer(handover_subject(own), handed)
+        await self._answer(gateway_subject(self.name), self._tell)
+        await self._answer(handover_subject(self.name), handed)
         self._registration = Registration(
             self._bus,
             "gateway",
@@ -175,7 +176,7 @@ class Peers:
         places = self._elsewhere | moved
         for own, peer in {owner_of(heir.instance): heir for heir in self._moved.values()}.items():
             elsewhere = {session: heir for session, heir in places.items() if heir != own}
-            for owner in (owner_of(self._instance), *self._names):
+            for owner in (self.name, *self._names):
                 with contextlib.suppress(VisavisError):
                     await self.tell(peer, {"gone": owner, "elsewhere": elsewhere})
 
@@ -229,7 +230,7 @@ class Peers:
     async def answer_for(self, session: str) -> None:
         """Be found by the name of a session that another gateway has made."""
         owned = _OWNED.fullmatch(session)
-        if owned is not None and owned[1] != owner_of(self._instance):
+        if owned is not None and owned[1] != self.name:
             await self._answer(gateway_subject(owned[1]), self._tell_of_taken)
 
     def inherit(self, owner: str, elsewhere: dict[str, str]) -> None:
@@ -256,7 +257,7 @@ class Peers:
         if address := self.moved_to(session):
             return address
         owned = _OWNED.fullmatch(session)
-        if owned is None or owned[1] == owner_of(self._instance) or self._has(session):
+        if owned is None or owned[1] == self.name or self._has(session):
             return ""
         peer = await self._ask(owned[1], session=session)
         return peer.address if peer is not None else await self._revived(session)
@@ -274,18 +275,13 @@ class Peers:
             why = error
         except UnknownNameError:
             why = UnknownNameError("session: the gateway that had it is gone; make a new one")
-        peer = await self.who({"wanted": session})
-        if peer is None:
-            raise why
-        return peer.address
-
-    async def who(self, message: dict[str, Any]) -> Peer | None:
-        """Another gateway that does what is asked; None: none does."""
         others = await self.others(GLANCE_S)
-        told = (self.tell(peer, message) for peer in others)
+        told = (self.tell(peer, {"wanted": session}) for peer in others)
         answers = await asyncio.gather(*told, return_exceptions=True)
-        done = (peer for peer, error in zip(others, answers, strict=True) if error is None)
-        return next(done, None)
+        for peer, refusal in zip(others, answers, strict=True):
+            if refusal is None:
+                return peer.address
+        raise why
 
     async def having(self, owner: str, session: str) -> Peer | None:
         """The gateway of this name, where it has the session and says so."""
@@ -338,19 +334,21 @@ class Peers:
         """Ask the bus who is there."""
         await self._registry.refresh()
 
+    @property
+    def known(self) -> set[str]:
+        """Names of the others that were there when the bus was last asked."""
+        return {owner_of(gateway.instance) for gateway in self._registry.gateways} - {self.name}
+
     async def others(self, within_s: float = ASK_S) -> list[Peer]:
         """Those that answer."""
-        known = [owner_of(g.instance) for g in self._registry.gateways]
-        asked = (self._ask(o, within_s) for o in known if o != owner_of(self._instance))
+        asked = (self._ask(owner, within_s) for owner in self.known)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         return [answer for answer in answers if isinstance(answer, Peer)]
 
     async def usage(self, app: str) -> list[Usage]:
         """What an app has, here and at each of the others that answers at once."""
-        own = self._usage(app)
-        known = {owner_of(g.instance) for g in self._registry.gateways}
-        asked = (self._usage_at(other, app) for other in known - {owner_of(self._instance)})
-        return [own, *await asyncio.gather(*asked)]
+        asked = (self._usage_at(other, app) for other in self.known)
+        return [self._usage(app), *await asyncio.gather(*asked)]
 
     async def _usage_at(self, other: str, app: str) -> Usage:
         question = f"{_USED_BY}{app}".encode()

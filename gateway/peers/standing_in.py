@@ -2,8 +2,9 @@
 
 Each gateway writes what that takes into the bus's memory as it changes: of each of its sessions a
 record that names who has it, and beside that the answer under way. Once a gateway is gone without
-a word, as after a SIGKILL or with its machine, whoever is asked for one of its sessions, or notices
-by himself, writes his own name into the record, unless another one was faster, and goes on with it.
+a word, as after a SIGKILL or with its machine, whoever is asked for one of its sessions, or looks
+after it (`looked_after`), writes his own name into the record, unless another one was faster, and
+goes on with it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ import json
 import logging
 import math
 from collections.abc import Collection, Iterable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
+from itertools import compress
 from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 
 from gateway import metrics
 from gateway.background import Background
-from gateway.peers.handover import Handover, SessionRecord
+from gateway.peers.handover import Handover
 from gateway.peers.peers import Peers, owner_of
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
+from gateway.talk.actions import Message
 from gateway.talk.turn import Begun
 from visavis.serving.errors import (
     AlreadyExistsError,
@@ -45,8 +48,10 @@ log = logging.getLogger(__name__)
 LOOK_S = 0.5
 STEADY_S = 5.0
 """So long after a loss of the bus nobody is taken for dead: he may not be back yet."""
-# Others' notes are read so often; those who have written one are looked for at each look.
-_NOTES_S = 2.0
+# The bus is asked so often who has sessions by now: for that it goes through all their records.
+NOTES_S = 2.0
+# So many others each gateway looks after: where as many die at once, each is missed by somebody.
+_LOOKED_AFTER = 3
 # What does not change is written anew long before it is forgotten.
 _RENEW_S = RECORDS_AGE_S / 3
 # After the bus has refused something.
@@ -64,7 +69,7 @@ _AHEAD = 100
 _RETURNS_S = 15.0
 _BEGUN = TypeAdapter(Begun)
 _MAKERS = TypeAdapter(list[str])
-_HOLDER, _MADE_BY = "holder", "makers"
+_MADE_BY = "makers"
 
 
 # After so many losses of the bus, each of which may have cost its memory, and at which time.
@@ -74,22 +79,31 @@ _NEVER: _Since = (-1, -math.inf)
 
 @dataclass(slots=True)
 class _Written:
-    """What the bus has of a session of ours. seq: of its record, 0: none."""
+    """What the bus has of a session of ours."""
 
-    seq: int = 0
+    seq: int | None = 0
+    """Of its record; 0: there is none; None: whichever there is gives way to ours."""
     mark: Any = None
     begun: Begun | None = None
+    left: Begun | None = None
+    """The answer that its last gateway had begun, until it goes on here."""
     since: _Since = _NEVER
     """When all of it was written."""
 
+    def begun_of(self, session: Session) -> Begun | None:
+        """What is to be gone on with, should we die."""
+        return self.left if session.turn is None else session.begun
 
-@dataclass(frozen=True, slots=True)
-class _Note:
-    """That a gateway has sessions, or had. makers: the gateways that their ids name."""
 
-    owner: str
-    makers: frozenset[str]
-    seq: int
+def looked_after(own: str, owners: Collection[str], known: Collection[str]) -> list[str]:
+    """Which of `owners`, the others that have sessions, the gateway called `own` looks after.
+
+    The next ones in the ring of their names: it is no more for each, however many there are. And
+    whoever is not `known` to be there (any more): those before him may be gone as well, or have no
+    room.
+    """
+    ring = sorted(owners, key=lambda owner: (owner < own, owner))
+    return [owner for at, owner in enumerate(ring) if at < _LOOKED_AFTER or owner not in known]
 
 
 class StandingIn:
@@ -100,27 +114,29 @@ class StandingIn:
 
     def __init__(
         self,
-        instance: str,
         bus: Bus,
         sessions: Sessions,
         peers: Peers,
         handover: Handover,
         rooms: Rooms,
     ) -> None:
-        self._own = owner_of(instance)
+        self._own = peers.name
         self._bus = bus
         self._sessions = sessions
         self._peers = peers
         self._handover = handover
         self._rooms = rooms
-        self._records = Records(bus, SESSIONS)
+        self._records = Records(bus, SESSIONS, self._own)
         self._clock = MonotonicClock()
         self._written: dict[str, _Written] = {}
         self._makers: frozenset[str] = frozenset()
         """As our note has them."""
         self._noted = _NEVER
-        self._known: list[_Note] = []
-        """Others' notes, as they were read last."""
+        self._noting = asyncio.Lock()
+        self._notes: dict[str, Record] = {}
+        """Of each gateway that has sessions, or had, by its name."""
+        self._read_since, self._read_seq = _NEVER, 0
+        """Since when these are read, and up to which writing."""
         self._read_at_s = -math.inf
         self._taking: dict[str, asyncio.Task[None]] = {}
         """By session."""
@@ -151,6 +167,8 @@ class StandingIn:
     async def obey(self, message: dict[str, Any]) -> None:
         """Do what a peer asks, or have the handover do it. Raises VisavisError."""
         match message:
+            case {"session": record}:
+                await self._take_over(record)
             case {"wanted": str(name)}:
                 await self.wanted(name)
             case {"has": str(name)}:
@@ -199,18 +217,19 @@ class StandingIn:
         there = self._written.get(session.id)
         if there is None or not self._holds(there.since):
             return True
-        return there.mark != self._mark(session) or there.begun != session.begun
+        return there.mark != self._mark(session) or there.begun != there.begun_of(session)
 
     async def _write_note(self, makers: frozenset[str]) -> None:
         """Others find our sessions by it, those that others have made among them."""
-        now, makers = self._now(), self._makers | makers
-        if makers != self._makers or not self._holds(self._noted):
-            await self._put(self._own, {_MADE_BY: sorted(makers)})
-            self._makers, self._noted = makers, now
+        async with self._noting:
+            now, makers = self._now(), self._makers | makers
+            if makers != self._makers or not self._holds(self._noted):
+                await self._put(self._own, {_MADE_BY: sorted(makers)})
+                self._makers, self._noted = makers, now
 
     async def _write(self, session: Session) -> None:
         there = self._written.setdefault(session.id, _Written())
-        now, mark, begun = self._now(), self._mark(session), session.begun
+        now, mark, begun = self._now(), self._mark(session), there.begun_of(session)
         renewed = not self._holds(there.since)
         if there.begun is not None and (begun is None or begun.turn != there.begun.turn):
             # Before its question goes: nobody is to go on with the answer to another one.
@@ -226,7 +245,7 @@ class StandingIn:
         if renewed:
             there.since = now
 
-    async def _claim(self, session: Session, follows: int) -> int:
+    async def _claim(self, session: Session, follows: int | None) -> int:
         """Write its record; the number of that writing, 0: another gateway has it now.
 
         Whoever took us for dead has written another one; who handed it over to us, too, and what we
@@ -241,8 +260,8 @@ class StandingIn:
             if there is None:
                 follows = 0
                 continue
-            holder = _holder_of(there)
-            if holder != self._own and (peer := await self._peers.having(holder, session.id)):
+            other = there.writer != self._own
+            if other and (peer := await self._peers.having(there.writer, session.id)):
                 await self._sessions.settled(session.id)
                 if self._sessions.has(session.id):
                     await self._handover.yield_to(peer, session)
@@ -258,16 +277,27 @@ class StandingIn:
             del self._written[name]
 
     async def _put(self, key: str, told: dict[str, Any], follows: int | None = None) -> int:
-        content = json.dumps(told | {_HOLDER: self._own}).encode()
-        return await self._records.put(key, content, follows)
+        return await self._records.put(key, json.dumps(told).encode(), follows)
 
     async def _drop(self, key: str) -> None:
         """Unless another gateway has written it since."""
         there = await self._records.get(key)
-        if there is not None and _holder_of(there) == self._own:
+        if there is not None and there.writer == self._own:
             await self._records.drop(there.seq)
 
     # ------------------------------------------------------------ others' sessions
+
+    async def _take_over(self, told: Any) -> None:
+        """A peer hands a session over. Raises VisavisError.
+
+        The bus knows before the peer does: he may be gone at once, and who looks after him is to
+        find nothing of it under his name.
+        """
+        session = await self._handover.take(self._handover.read(told))
+        self._written[session.id] = _Written(seq=None)
+        with suppress(BusError):  # it is tried again, and told
+            await self._write_note(frozenset([owner_of(session.id)]))
+            await self._write(session)
 
     async def wanted(self, name: str) -> None:
         """Somebody asks for a session whose gateway does not answer: returns once it is here.
@@ -278,7 +308,7 @@ class StandingIn:
         taking = self._taking.get(name)
         if taking is None and not self._sessions.has(name):
             there = await self._kept(name)
-            if self._sessions.free <= 0 or not await self._gone(_holder_of(there)):
+            if self._sessions.free <= 0 or not await self._gone(there.writer):
                 raise StageLostError("session: its gateway does not answer; try again")
             taking = self._take_up(name, there)
         if taking is not None:
@@ -290,7 +320,7 @@ class StandingIn:
         """What another gateway has written of a session."""
         try:
             there = await self._records.get(session_key(name))
-            if there is not None and _holder_of(there) not in ("", self._own):
+            if there is not None and there.writer not in ("", self._own):
                 return there
         except BusError as error:
             log.debug("session %s: %s", name, error)
@@ -310,24 +340,37 @@ class StandingIn:
         """Go on with what gateways have left that are gone. Raises BusError."""
         if self._sessions.free <= 0 or not self._steady():
             return
-        now = self._clock.now()
-        if now - self._read_at_s >= _NOTES_S:
-            self._read_at_s = now
-            notes = [_note_of(there) async for there in self._records.matching("*")]
-            self._known = [note for note in notes if note.owner != self._own]
-        for note in list(self._known):
-            if await self._gone(note.owner) and await self._take_all(note):
+        await self._read_notes()
+        owners = looked_after(self._own, self._notes, self._peers.known)
+        gone = await asyncio.gather(*map(self._gone, owners))
+        for owner in compress(owners, gone):
+            note = self._notes[owner]
+            if await self._take_all(note):
                 await self._records.drop(note.seq)
-                self._known.remove(note)
+                del self._notes[owner]
 
-    async def _take_all(self, note: _Note) -> bool:
+    async def _read_notes(self) -> None:
+        """Those that are new; now and then all."""
+        now = self._clock.now()
+        if now - self._read_at_s < NOTES_S:
+            return
+        self._read_at_s = now
+        if not self._holds(self._read_since):
+            self._notes.clear()
+            self._read_since, self._read_seq = self._now(), 0
+        async for note in self._records.matching("*", self._read_seq):
+            self._read_seq = note.seq
+            if note.key != self._own:
+                self._notes[note.key] = note
+
+    async def _take_all(self, note: Record) -> bool:
         """Go on with all sessions of a gateway that is gone; False: there is no room for all."""
         some: list[asyncio.Task[None]] = []
-        for maker in note.makers:
+        for maker in _makers_in(note):
             async with aclosing(self._records.matching(f"{maker}.*")) as records:
                 async for there in records:
                     name = there.key.partition(".")[2]
-                    if _holder_of(there) != note.owner or self._sessions.has(name):
+                    if there.writer != note.key or self._sessions.has(name):
                         continue
                     if len(some) >= min(_AT_ONCE, self._sessions.free):
                         await _ended(some)
@@ -346,53 +389,55 @@ class StandingIn:
         return taking
 
     async def _take(self, name: str, there: Record) -> None:
-        if await self._peers.who({"has": name}) is not None:
-            return  # it was handed over, and its gateway gone before that one could write
-        begun = await self._records.get(begun_key(name))
         try:
+            begun = _begun_in(await self._records.get(begun_key(name)), there.writer)
             record = self._handover.read(json.loads(there.content))
             # Who takes it from us, should we die as well, begins behind what we may have begun.
             record.epoch += _AHEAD
             record.utterance += _AHEAD
-            told = record.model_dump(mode="json")
-            seq = await self._put(session_key(name), told, there.seq)
-            await self._go_on(record, _begun_in(begun, _holder_of(there)))
+            if begun is not None:
+                record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
+            await self._write_note(frozenset([owner_of(name)]))
+            seq = await self._put(session_key(name), record.model_dump(mode="json"), there.seq)
+            if begun is not None:
+                await self._put(begun_key(name), asdict(begun))
+            session = await self._handover.take(record)
         except AlreadyExistsError:
-            return  # another gateway was faster
+            return  # another gateway was faster, or it was handed over to one
         except VisavisError as error:
             metrics.sessions_stood_in.labels("lost").inc()
             log.warning("session %s is lost with its gateway: %s", name, error)
             return
-        self._written[name] = _Written(seq)
+        written = self._written[name] = _Written(seq, begun=begun)
         metrics.sessions_stood_in.labels("taken").inc()
-        if begun is not None:
-            await self._records.drop(begun.seq)
-
-    async def _go_on(self, record: SessionRecord, begun: Begun | None) -> None:
-        question = ""
-        if record.said and record.said[-1].role == "user":
-            question = record.said.pop().content
-        if begun is not None:
-            record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
-        session = await self._handover.take(record)
         session.outlets.live.broadcasts.let_go()
-        if question:
-            self._background.run(self._answer(session, question, begun))
+        if record.said and record.said[-1].role == "user":
+            written.left = begun
+            self._background.run(self._answer(session, record.said[-1], written))
 
-    async def _answer(self, session: Session, question: str, begun: Begun | None) -> None:
+    async def _answer(self, session: Session, asked: Message, written: _Written) -> None:
         """The question that had no answer yet, or the rest of one, once somebody is there to hear
-        it.
+        it. Whoever has to go on with the session before that finds both as they were.
         """
-        await session.wake()
-        until_s = self._clock.now() + _RETURNS_S
-        while not session.audience.attending and self._clock.now() < until_s:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK_S / 5)
-        if session.turn is not None:
-            return
-        if begun is not None:
-            session.take_up(question, begun)
-        else:
-            session.submit_text(question)
+
+        def waits() -> bool:
+            here = self._sessions.has(session.id) and session.turn is None
+            return here and session.said[-1:] == (asked,)
+
+        there, until_s = session.audience, self._clock.now() + _RETURNS_S
+        try:
+            while waits() and not there.attending and self._clock.now() < until_s:  # noqa: ASYNC110
+                await asyncio.sleep(LOOK_S / 5)
+            await session.wake()
+            if not waits():
+                return
+            session.rewrite(session.said[:-1])
+            if written.left is None:
+                session.submit_text(asked.content)
+            else:
+                session.take_up(asked.content, written.left)
+        finally:
+            written.left = None
 
     # ------------------------------------------------------------
 
@@ -424,25 +469,17 @@ class StandingIn:
         )
 
 
-def _holder_of(there: Record) -> str:
-    """Name of the gateway that has written it; "": it cannot be told."""
+def _makers_in(note: Record) -> list[str]:
+    """The gateways that the ids of its sessions name."""
     try:
-        return str(json.loads(there.content)[_HOLDER])
+        return _MAKERS.validate_python(json.loads(note.content)[_MADE_BY])
     except (ValueError, LookupError, TypeError):
-        return ""
-
-
-def _note_of(there: Record) -> _Note:
-    try:
-        makers = _MAKERS.validate_python(json.loads(there.content)[_MADE_BY])
-    except (ValueError, LookupError, TypeError):
-        makers = []
-    return _Note(there.key, frozenset(makers), there.seq)
+        return []
 
 
 def _begun_in(there: Record | None, holder: str) -> Begun | None:
     """None where it is not of the gateway that had the session last."""
-    if there is None or _holder_of(there) != holder:
+    if there is None or there.writer != holder:
         return None
     return _BEGUN.validate_json(there.content)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,12 @@ import pytest_asyncio
 import websockets
 
 from gateway.peers import standing_in
+from gateway.peers.peers import Peer
+from gateway.peers.standing_in import looked_after
 from tests.gateway import conftest
 from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
-from tests.gateway.test_handover import HERE, begun, beside, joined, made_in
+from tests.gateway.test_handover import HERE, begun, beside, drain, joined, made_in
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
 from visavis.wire.bucket import Records
@@ -37,6 +40,11 @@ class Rig(conftest.Rig):
         there = await Records(self.bus, SESSIONS).get(key)
         return None if there is None else json.loads(there.content)
 
+    async def writer_of(self, key: str) -> str:
+        """The gateway that has written it last; "": it is not there."""
+        there = await Records(self.bus, SESSIONS).get(key)
+        return "" if there is None else there.writer
+
     async def keeps(self, *sessions: str) -> None:
         """Returns once it has a record of each."""
 
@@ -52,6 +60,7 @@ RIG = Rig
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(standing_in, "LOOK_S", 0.1)
+    monkeypatch.setattr(standing_in, "NOTES_S", 0.0)
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -64,6 +73,38 @@ async def die(gateway: RunningGateway) -> None:
     """As after a SIGKILL: nobody hears of it any more."""
     await gateway.inside.registry.close()
     await gateway.inside.bus.close()
+
+
+def name_of(gateway: RunningGateway) -> str:
+    return gateway.inside.peers.name
+
+
+ALL = "abcdefghij"
+
+
+@pytest.mark.parametrize(
+    ("own", "owners", "known", "watched"),
+    [
+        ("a", "", "", ""),
+        ("a", "b", "b", "b"),
+        ("a", "bcdefghij", ALL, "bcd"),
+        ("i", "abcdefghj", ALL, "jab"),
+        ("e", "abj", ALL, "jab"),
+        ("a", "bcdefghij", "abdefghj", "bcdi"),
+        ("h", "abcdefgij", "ah", "ijabcdefg"),
+    ],
+)
+async def test_each_gateway_looks_after_the_next_three_and_those_that_are_not_known(
+    own: str, owners: str, known: str, watched: str
+) -> None:
+    assert "".join(looked_after(own, owners, known)) == watched
+
+
+async def test_whichever_three_of_ten_die_at_once_are_missed_before_anybody_knows() -> None:
+    for dead in combinations(ALL, 3):
+        alive = [own for own in ALL if own not in dead]
+        seen = [looked_after(own, [o for o in ALL if o != own], ALL) for own in alive]
+        assert {owner for owners in seen for owner in owners} >= set(dead)
 
 
 async def test_its_sessions_go_on_where_they_stood(
@@ -112,6 +153,71 @@ async def test_its_sessions_go_on_where_they_stood(
     answer = doubles.script.answer
     assert [text for _, text in said] == ["Who are you?", answer, "What is it?", answer, "And now?"]
     await session.aclose()
+
+
+async def test_half_an_answer_outlives_the_next_gateway_as_well(
+    gateway: RunningGateway,
+    dying: RunningGateway,
+    rig: Rig,
+    client: GatewayClient,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heir, own = await begun(rig), gateway.inside.peers
+    missed = own.is_gone
+    monkeypatch.setattr(own, "is_gone", nobody)  # the other one is to be the heir
+    (name,) = await made_in(dying, 1)
+    doubles.script.voice_s = 6.0
+    async with GatewayClient(dying.url) as theirs:
+        session = await joined(theirs, name)
+        await session.ask("What is it?")
+        await collect(session, "speaking")
+        await eventually(lambda: rig.kept(begun_key(name)))
+        await die(dying)
+        await session.aclose()
+    await until(lambda: heir.inside.sessions.has(name))
+    async with GatewayClient(heir.url) as theirs:
+        await theirs.call("PATCH", f"/v1/sessions/{name}", json={"speed": 1.1})
+
+    async def written() -> bool:
+        return bool((await rig.kept(session_key(name)))["options"]["speed"] == 1.1)
+
+    await eventually(written)
+    assert await rig.writer_of(begun_key(name)) == name_of(heir)
+    await die(heir)
+    monkeypatch.setattr(own, "is_gone", missed)
+    session = await joined(client, name)
+    async with client.connect(f"/v1/sessions/{name}/media?role=viewer"):
+        await collect(session, "replaced")
+        (resumed,) = await until(lambda: doubles.seen.of("tts", "resume"))
+    assert resumed.resume.text == doubles.script.answer
+    assert len(doubles.seen.prompts) == 1
+    (turn,) = (await client.call("GET", f"/v1/sessions/{name}/turns")).json()
+    assert (turn["transcript"], turn["answer"]) == ("What is it?", doubles.script.answer)
+    await session.aclose()
+    await heir.stop()
+
+
+async def nobody(owner: str) -> bool:
+    """As if none were gone."""
+    return False
+
+
+async def test_what_is_handed_over_is_its_heir_s_before_its_gateway_knows(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That one may be gone at once: whoever misses it finds nothing under its name."""
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+    tell, writers = dying.inside.peers.tell, list[str]()
+
+    async def telling(peer: Peer, message: dict[str, Any]) -> None:
+        await tell(peer, message)
+        writers.append(await rig.writer_of(session_key(name)))
+
+    monkeypatch.setattr(dying.inside.peers, "tell", telling)
+    await drain(dying)
+    assert writers == [name_of(gateway)]
 
 
 async def test_what_has_ended_does_not_come_back(
@@ -209,7 +315,6 @@ async def test_one_that_was_taken_for_dead_lets_go(
         return True
 
     monkeypatch.setattr(gateway.inside.peers, "is_gone", cut_off)
-    monkeypatch.setattr(gateway.inside.peers, "who", nobody)
     async with GatewayClient(dying.url) as theirs:
         session = await joined(theirs, name)
         await until(lambda: gateway.inside.sessions.has(name))
@@ -218,11 +323,7 @@ async def test_one_that_was_taken_for_dead_lets_go(
         assert session._events.close_code == 1012
         await session.aclose()
     assert not dying.inside.sessions.has(name)
-    assert (await rig.kept(session_key(name)))["holder"] != name.rpartition("-")[2]
-
-
-async def nobody(message: dict[str, Any]) -> None:
-    """No other gateway can be asked."""
+    assert await rig.writer_of(session_key(name)) == name_of(gateway)
 
 
 async def test_a_bus_that_has_lost_its_memory_is_told_anew(

@@ -213,7 +213,7 @@ async def test_records_are_the_gateways_alone_and_of_two_writings_one_counts(
 ) -> None:
     users = (User.OPERATOR, User.GATEWAY, User.GATEWAY, User.FACE)
     operator, one, other, face = [await connected(closed, user) for user in users]
-    ours, theirs = Records(one, SESSIONS), Records(other, SESSIONS)
+    ours, theirs = Records(one, SESSIONS, "one"), Records(other, SESSIONS, "other")
     with pytest.raises(BusError, match="its operator alone"):
         await ours.put("a", b"1")
     assert await Records(operator, SESSIONS).make()
@@ -223,15 +223,18 @@ async def test_records_are_the_gateways_alone_and_of_two_writings_one_counts(
         with pytest.raises(AlreadyExistsError):
             await theirs.put("a.s", b"3", follows)
     await ours.drop(seq)  # another one has taken its place
-    await ours.put("a", b"note")
+    noted = await ours.put("a", b"note")
     largest = bytes(one.client.max_payload - 1000)
     await ours.put("a.s.begun", largest)
     found = await theirs.get("a.s.begun")
     assert found is not None and found.content == largest
     found = await theirs.get("a.s")
-    assert found is not None and found.content == b"2"
+    assert found is not None and (found.content, found.writer) == (b"2", "one")
     assert [there.key async for there in theirs.matching("a.*")] == ["a.s"]
     assert [there.key async for there in theirs.matching("*")] == ["a"]
+    await theirs.put("b", b"note")
+    later = [(there.key, there.writer) async for there in ours.matching("*", noted)]
+    assert later == [("b", "other")]
     await theirs.drop(found.seq)
     assert await ours.get("a.s") is None
     with pytest.raises(BusError, match="does not let the user face"):

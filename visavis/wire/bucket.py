@@ -63,6 +63,8 @@ RECORDS_AGE_S = 300.0
 """So long the bus remembers a record that nobody writes anew."""
 _RECORDS_BYTES = 256 * 1024 * 1024
 """Most that all records of one kind may take of each server's memory."""
+_WRITER = "Visavis-Writer"
+"""Header of a record."""
 
 State = tuple[str, int]
 """Of a bucket: when it was made, and the number of its last change."""
@@ -453,10 +455,11 @@ async def _put_whole(store: ObjectStore, name: str, content: _Reader) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """seq: number of the writing that it is of."""
+    """writer: name of who has written it; "": he told none. seq: number of that writing."""
 
     key: str
     content: bytes
+    writer: str
     seq: int
 
 
@@ -466,8 +469,10 @@ class Records(_Kept):
     Keys are names with dots between them. Made and read as a `Bucket` is.
     """
 
-    def __init__(self, bus: Bus, name: str) -> None:
+    def __init__(self, bus: Bus, name: str, writer: str = "") -> None:
+        """writer: our name in what we write."""
         super().__init__(bus, name, f"KV_{name}")
+        self._writer = writer
 
     async def get(self, key: str) -> Record | None:
         """Raises NoStoreError, BusError."""
@@ -477,12 +482,13 @@ class Records(_Kept):
             except nats.js.errors.NotFoundError:
                 return None
 
-    async def matching(self, pattern: str) -> AsyncGenerator[Record, None]:
+    async def matching(self, pattern: str, behind: int = 0) -> AsyncGenerator[Record, None]:
         """Those of which the keys match, "*" being any one name, one by one, in the order of their
-        writing. Raises NoStoreError, BusError.
+        writing. behind: only those that were written after that number. Raises NoStoreError,
+        BusError.
         """
         async with self._asking(None):
-            async for message in self._messages(self._subject(pattern)):
+            async for message in self._messages(self._subject(pattern), behind):
                 yield self._record(message)
 
     async def put(self, key: str, content: bytes, follows: int | None = None) -> int:
@@ -491,7 +497,8 @@ class Records(_Kept):
         follows: that of the one whose place it takes; 0: it is the first. Raises AlreadyExistsError
         where another one is there, NoRoomError, NoStoreError, BusError.
         """
-        expected: dict[str, str] = {}
+        told = {_WRITER: self._writer}
+        expected = dict(told)
         if follows is not None:
             expected[Header.EXPECTED_LAST_SUBJECT_SEQUENCE] = str(follows)
         async with self._asking(_CARRY_S) as js:
@@ -499,7 +506,7 @@ class Records(_Kept):
                 return (await js.publish(self._subject(key), content, headers=expected)).seq
             except nats.js.errors.NoStreamResponseError:
                 await self._make_as_needed(js)
-                return (await js.publish(self._subject(key), content)).seq
+                return (await js.publish(self._subject(key), content, headers=told)).seq
             except nats.js.errors.APIError as error:
                 if error.err_code not in _OTHERS_WERE_FASTER:
                     raise
@@ -519,7 +526,8 @@ class Records(_Kept):
 
     def _record(self, message: RawStreamMsg) -> Record:
         key = (message.subject or "").removeprefix(self._subject(""))
-        return Record(key, message.data or b"", message.seq or 0)
+        writer = (message.headers or {}).get(_WRITER, "")
+        return Record(key, message.data or b"", writer, message.seq or 0)
 
     async def _make(self, js: JetStreamContext, servers: int) -> None:
         config = StreamConfig(
