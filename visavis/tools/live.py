@@ -12,6 +12,7 @@ from rich.console import Console
 
 from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import may_pass
+from visavis.client.session import again
 from visavis.serving.errors import VisavisError
 from visavis.tools.cli.running_gateway import ApiKey
 
@@ -157,17 +158,17 @@ async def _standing(client: GatewayClient, path: str) -> dict[str, Any]:
 
     Raises GatewayError.
     """
-    loop = asyncio.get_running_loop()
-    give_up_at_s = loop.time() + client.reconnect_s
-    while True:
+
+    async def ask() -> dict[str, Any]:
         try:
             target: dict[str, Any] = (await client.call("GET", path)).json()
             return target
         except GatewayError as error:
-            if not may_pass(error) or loop.time() >= give_up_at_s:
-                raise
-            _console().print(f"no news of it: {error}", markup=False, soft_wrap=True)
-        await asyncio.sleep(_LOOK_S)
+            if may_pass(error):
+                _console().print(f"no news of it: {error}", markup=False, soft_wrap=True)
+            raise
+
+    return await again(ask, client.reconnect_s)
 
 
 async def _end(client: GatewayClient, path: str) -> None:
