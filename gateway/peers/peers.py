@@ -100,7 +100,7 @@ class Peers:
         self._seats = seats
         self._has = has
         self._usage: Callable[[str], Usage] = lambda app: Usage()
-        self.revive: Callable[[str], Awaitable[None]] = _nobody
+        self.revive: Callable[[str], Awaitable[str]] = _nobody
         """Goes on with a session whose gateway has died. Raises UnknownNameError where nothing is
         known of it, StageLostError where it may be there in a moment, here or elsewhere."""
         self._registration: Registration | None = None
@@ -269,8 +269,7 @@ class Peers:
         """
         why: VisavisError
         try:
-            await self.revive(session)
-            return ""
+            return await self.revive(session)
         except StageLostError as error:
             why = error
         except UnknownNameError:
@@ -436,7 +435,7 @@ class Peers:
         await message.respond(json.dumps(asdict(own)).encode())
 
 
-async def _nobody(session: str) -> None:
+async def _nobody(session: str) -> str:
     raise UnknownNameError(f"session: there is no {session[:64]!r} here")
 
 

@@ -38,7 +38,15 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.serving.lifetime.supervision import Keeper
-from visavis.wire.bucket import RECORDS_AGE_S, NoRoomError, Record, Records, Trouble
+from visavis.wire.bucket import (
+    RECORDS_AGE_S,
+    NoRoomError,
+    NoStoreError,
+    NotLetError,
+    Record,
+    Records,
+    Trouble,
+)
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.subjects import SESSIONS, begun_key, session_key
@@ -141,6 +149,8 @@ class StandingIn:
         self._taking: dict[str, asyncio.Task[None]] = {}
         """By session."""
         self._losses, self._lost_at_s = bus.losses, -math.inf
+        self._doubts = 0
+        """How often the bus could not tell, though it was there."""
         self._trouble = Trouble("sessions would be lost with this gateway")
         self._background = Background()
         self._teller = Keeper("sessions-told", self._keep_telling)
@@ -170,8 +180,10 @@ class StandingIn:
             case {"session": record}:
                 await self._take_over(record)
             case {"wanted": str(name)}:
-                await self.wanted(name)
+                if await self.wanted(name):
+                    raise StageLostError("session: it goes on elsewhere")
             case {"has": str(name)}:
+                await _ended(self._taking.get(name))
                 await self._sessions.settled(name)
                 self._sessions.get(name)
             case _:
@@ -184,6 +196,7 @@ class StandingIn:
             try:
                 await self._tell()
             except BusError as error:
+                self._doubt(error)
                 if self._steady():  # else what is kept there may have to be made first
                     self._trouble.tell(error)
                 await asyncio.sleep(_PAUSE_S)
@@ -246,7 +259,8 @@ class StandingIn:
             there.since = now
 
     async def _claim(self, session: Session, follows: int | None) -> int:
-        """Write its record; the number of that writing, 0: another gateway has it now.
+        """Write its record; the number of that writing, 0: another gateway has it now, or it ended
+        there.
 
         Whoever took us for dead has written another one; who handed it over to us, too, and what we
         have written went with the bus's memory.
@@ -261,6 +275,10 @@ class StandingIn:
                 follows = 0
                 continue
             other = there.writer != self._own
+            if other and not there.content:
+                with suppress(UnknownNameError):
+                    await self._sessions.delete(session.id)
+                return 0
             if other and (peer := await self._peers.having(there.writer, session.id)):
                 await self._sessions.settled(session.id)
                 if self._sessions.has(session.id):
@@ -270,9 +288,16 @@ class StandingIn:
         raise BusError(f"others write of session {session.id} all the time")
 
     async def _forget(self, names: Iterable[str]) -> None:
-        """They are not here any more."""
+        """They are not here any more.
+
+        That they have ended stays known for a while: to a gateway that has them as well, for it was
+        cut off as they went elsewhere.
+        """
         for name in names:
-            await self._drop(session_key(name))
+            there = await self._records.get(session_key(name))
+            if there is not None and there.writer == self._own:
+                with suppress(AlreadyExistsError):
+                    await self._records.put(there.key, b"", there.seq)
             await self._drop(begun_key(name))
             del self._written[name]
 
@@ -299,32 +324,38 @@ class StandingIn:
             await self._write_note(frozenset([owner_of(session.id)]))
             await self._write(session)
 
-    async def wanted(self, name: str) -> None:
-        """Somebody asks for a session whose gateway does not answer: returns once it is here.
+    async def wanted(self, name: str) -> str:
+        """Somebody asks for a session whose gateway does not answer: where that goes on now; "":
+        here.
 
         Raises UnknownNameError where nothing is known of it, StageLostError where it may be there
         in a moment, here or elsewhere.
         """
-        taking = self._taking.get(name)
-        if taking is None and not self._sessions.has(name):
-            there = await self._kept(name)
-            if self._sessions.free <= 0 or not await self._gone(there.writer):
-                raise StageLostError("session: its gateway does not answer; try again")
-            taking = self._take_up(name, there)
-        if taking is not None:
-            await asyncio.wait([taking])
-        if not self._sessions.has(name):
-            raise StageLostError("session: it goes on elsewhere, or not at all; ask again")
+        await _ended(self._taking.get(name))
+        if self._sessions.has(name):
+            return ""
+        there = await self._kept(name)
+        if self._sessions.free > 0 and await self._gone(there.writer):
+            await _ended(self._take_up(name, there))
+            if self._sessions.has(name):
+                return ""
+            there = await self._kept(name)  # another one was faster
+        if peer := await self._peers.having(there.writer, name):
+            return peer.address
+        raise StageLostError("session: its gateway does not answer; try again")
 
     async def _kept(self, name: str) -> Record:
         """What another gateway has written of a session."""
+        there = None
         try:
             there = await self._records.get(session_key(name))
-            if there is not None and there.writer not in ("", self._own):
-                return there
-        except BusError as error:
+        except (NoStoreError, NotLetError) as error:
             log.debug("session %s: %s", name, error)
-        if not self._steady():
+        except BusError as error:
+            raise StageLostError(f"session: what is kept of it cannot be read: {error}") from error
+        if there is not None and there.content and there.writer not in ("", self._own):
+            return there
+        if there is None and not self._steady():
             raise StageLostError("session: the bus has been away; try again")
         raise UnknownNameError(f"session: there is no {name[:64]!r} here")
 
@@ -333,6 +364,7 @@ class StandingIn:
             try:
                 await self._look()
             except BusError as error:
+                self._doubt(error)
                 log.debug("sessions of others: %s", error)  # whoever writes ours tells it
             await asyncio.sleep(LOOK_S)
 
@@ -370,15 +402,16 @@ class StandingIn:
             async with aclosing(self._records.matching(f"{maker}.*")) as records:
                 async for there in records:
                     name = there.key.partition(".")[2]
-                    if there.writer != note.key or self._sessions.has(name):
+                    here = self._sessions.has(name)
+                    if there.writer != note.key or here or not there.content:
                         continue
                     if len(some) >= min(_AT_ONCE, self._sessions.free):
-                        await _ended(some)
+                        await _ended(*some)
                         some.clear()
                     if self._sessions.free <= 0:
                         return False
                     some.append(self._take_up(name, there))
-        await _ended(some)
+        await _ended(*some)
         return True
 
     def _take_up(self, name: str, there: Record) -> asyncio.Task[None]:
@@ -441,18 +474,23 @@ class StandingIn:
 
     # ------------------------------------------------------------
 
+    def _doubt(self, error: BusError) -> None:
+        """Where the bus was cut in two, others may have taken what is here: all is written anew."""
+        if not isinstance(error, NoRoomError | NoStoreError | NotLetError):
+            self._doubts += 1
+
     def _now(self) -> _Since:
-        return self._bus.losses, self._clock.now()
+        return self._bus.losses + self._doubts, self._clock.now()
 
     def _holds(self, since: _Since) -> bool:
         """Whether the bus still has what was written then, and for a good while."""
         losses, at_s = since
-        return losses == self._bus.losses and self._clock.now() - at_s < _RENEW_S
+        return losses == self._now()[0] and self._clock.now() - at_s < _RENEW_S
 
     def _steady(self) -> bool:
         """Whether the bus has been there for long enough that others are back as well."""
         if self._losses != self._bus.losses:
-            self._losses, self._lost_at_s = self._now()
+            self._losses, self._lost_at_s = self._bus.losses, self._clock.now()
         return self._bus.connected and self._clock.now() - self._lost_at_s >= STEADY_S
 
     async def _gone(self, owner: str) -> bool:
@@ -484,6 +522,6 @@ def _begun_in(there: Record | None, holder: str) -> Begun | None:
     return _BEGUN.validate_json(there.content)
 
 
-async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
-    if tasks:
-        await asyncio.wait(tasks)
+async def _ended(*tasks: asyncio.Task[None] | None) -> None:
+    if some := [task for task in tasks if task is not None]:
+        await asyncio.wait(some)

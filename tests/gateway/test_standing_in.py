@@ -22,6 +22,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.test_handover import HERE, begun, beside, drain, joined, made_in
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError
+from visavis.serving.errors import BusError
 from visavis.wire.bucket import Records
 from visavis.wire.subjects import SESSIONS, begun_key, session_key
 
@@ -36,9 +37,9 @@ class Rig(conftest.Rig):
         self.nats.process.storage = folder / "kept"
 
     async def kept(self, key: str) -> Any:
-        """What the bus has under a key of `SESSIONS`; None: nothing."""
+        """What the bus has under a key of `SESSIONS`; None: nothing, or that it has ended."""
         there = await Records(self.bus, SESSIONS).get(key)
-        return None if there is None else json.loads(there.content)
+        return json.loads(there.content) if there is not None and there.content else None
 
     async def writer_of(self, key: str) -> str:
         """The gateway that has written it last; "": it is not there."""
@@ -324,6 +325,49 @@ async def test_one_that_was_taken_for_dead_lets_go(
         await session.aclose()
     assert not dying.inside.sessions.has(name)
     assert await rig.writer_of(session_key(name)) == name_of(gateway)
+
+
+async def test_what_was_deleted_elsewhere_ends_at_one_that_was_taken_for_dead(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the bus was cut in two: who could not ask meanwhile writes all anew."""
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+
+    async def cut_off(owner: str) -> bool:
+        return owner == name_of(dying)
+
+    async def unknown(owner: str) -> bool:
+        raise BusError("nobody leads")
+
+    monkeypatch.setattr(gateway.inside.peers, "is_gone", cut_off)
+    await until(lambda: gateway.inside.sessions.has(name))
+    await gateway.inside.sessions.delete(name)
+    monkeypatch.setattr(dying.inside.peers, "is_gone", unknown)
+    await until(lambda: not dying.inside.sessions.has(name))
+    assert not gateway.inside.sessions.has(name)
+
+
+async def test_who_asks_while_the_bus_cannot_tell_is_told_to_ask_again(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+    await die(dying)
+
+    async def nobody_leads(*_: object) -> None:
+        raise BusError("nobody leads")
+
+    async with GatewayClient(gateway.url) as client:
+        with monkeypatch.context() as meanwhile:
+            meanwhile.setattr(
+                gateway.inside.peers, "is_gone", nobody_leads
+            )  # nor are they looked for
+            meanwhile.setattr(Records, "get", nobody_leads)
+            with pytest.raises(GatewayError) as refused:
+                await client.call("GET", f"/v1/sessions/{name}")
+        assert refused.value.code == "stage_lost"
+        await client.call("GET", f"/v1/sessions/{name}")
 
 
 async def test_a_bus_that_has_lost_its_memory_is_told_anew(

@@ -56,6 +56,8 @@ _DIGEST = "SHA-256="
 """How digests begin, and names never do."""
 _FULL = frozenset({10002, 10023, 10028, 10047, 10077})
 """What JetStream says where it has no room, of the account, the disk, the memory or the stream."""
+_FOR_NOW = 10008
+"""What it says while too few of its servers are there, or they have not agreed on a leader yet."""
 _OTHERS_WERE_FASTER = frozenset({10071, 10164})
 """What it says of a record that was to follow another one than it does."""
 
@@ -72,6 +74,10 @@ State = tuple[str, int]
 
 class NoStoreError(BusError):
     """The NATS server keeps nothing: it runs without JetStream."""
+
+
+class NotLetError(BusError):
+    """The NATS server does not let this user."""
 
 
 class NoRoomError(BusError):
@@ -173,14 +179,17 @@ class _Kept(ABC):
             raise self._told(error) from error
 
     def _told(self, error: Exception) -> BusError:
-        if isinstance(error, nats.js.errors.APIError) and error.err_code in _FULL:
-            return NoRoomError(
-                f"{self._name}: the NATS server has no room for more: {error.description}"
-            )
+        if isinstance(error, nats.js.errors.APIError):
+            if error.err_code in _FULL:
+                return NoRoomError(
+                    f"{self._name}: the NATS server has no room for more: {error.description}"
+                )
+            if error.err_code == _FOR_NOW:
+                return BusError(f"{self._name}: too few of the NATS servers are there, for now")
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             return NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)")
         if self._bus.refused and self._bus.login is not None:
-            return BusError(
+            return NotLetError(
                 f"{self._name}: the bus does not let the user {self._bus.login.user} do that; a "
                 "bus.conf of an older version has to be written anew, with `visavis keys`"
             )
@@ -466,7 +475,8 @@ class Record:
 class Records(_Kept):
     """Records by key, each forgotten `RECORDS_AGE_S` after it was written last.
 
-    Keys are names with dots between them. Made and read as a `Bucket` is.
+    Keys are names with dots between them. Made and read as a `Bucket` is. One without content tells
+    that what it was of has ended.
     """
 
     def __init__(self, bus: Bus, name: str, writer: str = "") -> None:

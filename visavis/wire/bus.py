@@ -38,8 +38,8 @@ _SCHEMES = ("nats", "tls", "ws", "wss")
 # decides when to give up, not a stage in the middle of a conversation.
 _RECONNECT_WAIT_S = 0.1
 _CONNECT_TIMEOUT_S = 2  # of one attempt
-# A server that is frozen keeps its connections open and says nothing: it is noticed within 3 s, as a
-# frozen replica is.
+# A server that is frozen keeps its connections open and says nothing: it is noticed within 3 s, as
+# a frozen replica is.
 _PING_S, _PINGS_UNANSWERED = 1, 2
 _CLOSE_TIMEOUT_S = 2.0  # a server that does not read keeps what is unsent
 _FLUSH_TIMEOUT_S = 10.0
