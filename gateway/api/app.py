@@ -169,7 +169,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
     app.add_middleware(BodyLimit, uploads=uploads)
     app.add_middleware(AccessControl, settings=settings, doorkeeper=doorkeeper)
     cross_origin(app, settings)
-    problems.install(app)
+    problems.install(app, errors.shape_at)
     # FastAPI makes a router's routes ready as the first request comes to it: behind all the others,
     # the first socket of a gateway would wait for them.
     for doors in (sockets.router, realtime.sockets, room_routes.sockets, app_sockets.router):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -65,7 +65,18 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
 # How pydantic names, in the midst of a place, which of several shapes it has tried.
 _CHOICE = re.compile(r"[A-Z]\w*|constrained-str")
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-_CODES = {400: "bad_request", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+_CODES = {
+    400: "bad_request",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    502: "bad_gateway",
+    504: "gateway_timeout",
+}
+_LONGEST_PATH = 200
+"""Characters of a path that are told."""
+Shape: TypeAlias = Callable[[Exception], JSONResponse]
+"""How the clients of some paths read errors."""
 
 
 def code_of(error: Exception) -> tuple[int, str]:
@@ -93,12 +104,24 @@ def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
     return {status: {"model": Problem} for status in statuses}
 
 
-def install(app: FastAPI) -> None:
-    """Have every error answered as `Problem`."""
-    app.add_exception_handler(VisavisError, _ours)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(Exception, _unexpected)
+def install(app: FastAPI, shape_at: Callable[[str], Shape]) -> None:
+    """Have every error answered. shape_at: as it is read where that path is asked for."""
+
+    async def answered(request: Request, error: Exception) -> JSONResponse:
+        path = request.scope["path"]
+        if not isinstance(error, HTTPException):
+            return shape_at(path)(error)
+        if error.status_code == 404:  # of what our routes do not find they say it themselves
+            told = sendable(path[:_LONGEST_PATH])
+            error = HTTPException(404, f"path: there is no {request.method} {told} here")
+        answer = shape_at(path)(error)
+        answer.headers.update(error.headers or {})
+        if error.status_code == 405:
+            answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
+        return answer
+
+    for kind in (VisavisError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, answered)
 
 
 def problem(
@@ -111,7 +134,8 @@ def problem(
 
 
 def problem_of(error: Exception) -> JSONResponse:
-    """Of one of our errors, or of one that has a status of its own."""
+    """Of one of our errors, of FastAPI's, or of one that has a status of its own."""
+    error = readable(error)
     if isinstance(error, NoRoomError):
         wait_s = error.expected_wait_s
         return problem(
@@ -126,8 +150,46 @@ def problem_of(error: Exception) -> JSONResponse:
         return problem(*code_of(error), str(error), retry_after_s=max(1.0, error.retry_after_s))
     if isinstance(error, HTTPException):
         return problem(error.status_code, _CODES.get(error.status_code, "http"), str(error.detail))
-    status, code = code_of(error)
-    return problem(status, code, str(error))
+    if isinstance(error, RequestValidationError):
+        faults = [fault_of(fault) for fault in error.errors()[:MOST_FAULTS]]
+        told = "; ".join(f"{where or 'body'}: {why}" for where, why in faults)
+        return problem(422, "invalid_input", sendable(told))
+    return problem(*code_of(error), message_of(error))
+
+
+def message_of(error: Exception) -> str:
+    """What a client is told of one that is ours, or of a fault in our code."""
+    if isinstance(error, VisavisError):
+        return str(error)
+    # Starlette logs it with its traceback, which is no business of a client.
+    return "internal error; see the gateway's log"
+
+
+def readable(error: Exception) -> Exception:
+    """Of a body that FastAPI could not read and says nothing about: what is wrong with it, and
+    where. Any other error is as it is.
+    """
+    match error.__cause__ if isinstance(error, HTTPException) else None:
+        case UnicodeDecodeError() as fault:
+            return not_text(fault, "body")
+        case RecursionError():
+            return InvalidInputError("body: nested too deeply")
+        case ValueError():
+            return InvalidInputError("body: a number in it has too many digits")
+    return error
+
+
+def text_of(content: bytes, where: str) -> str:
+    """A part of a request as text. Raises InvalidInputError."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as fault:
+        raise not_text(fault, where) from None
+
+
+def not_text(fault: UnicodeDecodeError, where: str) -> InvalidInputError:
+    """What is wrong with a part of a request that is not UTF-8."""
+    return InvalidInputError(f"{where}: not UTF-8, at byte {fault.start + 1}")
 
 
 def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
@@ -141,28 +203,6 @@ def fault_of(fault: Mapping[str, Any]) -> tuple[str, str]:
     return ".".join(named), why_of(fault)
 
 
-async def _ours(_request: Request, error: Exception) -> JSONResponse:
-    return problem_of(error)
-
-
-async def _invalid(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    parts = []
-    for fault in error.errors():
-        where, why = fault_of(fault)
-        parts.append(f"{where or 'body'}: {why}")
-    return problem(422, "invalid_input", sendable("; ".join(parts[:MOST_FAULTS])))
-
-
-async def _http(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    answer = problem_of(error)
-    answer.headers.update(error.headers or {})
-    if error.status_code == 405:
-        answer.headers["Allow"] = ", ".join(sorted(_methods(request)))
-    return answer
-
-
 def _methods(request: Request) -> set[str]:
     """What may be asked of the request's path: each of its routes knows its own alone."""
     routes = [route for route in request.app.routes if not isinstance(route, Mount)]
@@ -170,8 +210,3 @@ def _methods(request: Request) -> set[str]:
     allowed = {m for m in asked if any(r.matches(asked[m])[0] is Match.FULL for r in routes)}
     # Where there is no route, static files answer.
     return allowed or {"GET", "HEAD"}
-
-
-async def _unexpected(_request: Request, _error: Exception) -> JSONResponse:
-    # Starlette logs it with its traceback, which is no business of a client.
-    return problem(500, "internal", "internal error; see the gateway's log")

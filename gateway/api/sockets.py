@@ -28,10 +28,11 @@ from gateway.api.events import (
     UpdateCommand,
     parse_command,
 )
-from gateway.api.problems import ForbiddenError, code_of, problem_of
+from gateway.api.problems import ForbiddenError, code_of
 from gateway.api.routes.sessions import change_session, place_of
 from gateway.api.state import Gateway, caller_of, gateway_of
 from gateway.apps.routes import say_in
+from gateway.openai.errors import shape_at
 from gateway.session.session import Session
 from gateway.talk.actions import Manner
 from gateway.talk.microphone import pcm_of_message
@@ -311,7 +312,7 @@ async def nowhere(socket: WebSocket) -> None:
 
 async def refuse(socket: WebSocket, error: Exception) -> None:
     """Answer the handshake with an HTTP error instead."""
-    await socket.send_denial_response(problem_of(error))
+    await socket.send_denial_response(shape_at(socket.scope["path"])(error))
 
 
 async def send_event(socket: WebSocket, event: ServerEvent) -> None:

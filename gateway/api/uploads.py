@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.types import Receive
 
+from gateway.api.problems import not_text
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.lifetime.supervision import end_tasks
 
@@ -23,9 +24,20 @@ _CLIENT_LEFT = 499
 
 
 class _InMemory(MultiPartParser):
-    """Writes no file: the limits bound what comes, and a full disk is no reason to refuse it."""
+    """Writes no file: the limits bound what comes, and a full disk is no reason to refuse it. Text
+    that is not in the form's character set is refused, not guessed at.
+    """
 
     spool_max_size = 1_000_000_000
+
+    def on_part_end(self) -> None:
+        part = self._current_part
+        if part.file is None:
+            try:
+                part.data.decode(self._charset)
+            except UnicodeDecodeError as fault:
+                raise not_text(fault, part.field_name) from None
+        super().on_part_end()
 
 
 async def read_form(request: Request, file: str, fields: str, *, max_fields: int) -> FormData:

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from gateway.api.problems import text_of
 from gateway.playout.sinks.ice import ICE_USER, IceServer
 from visavis.serving.errors import InvalidInputError
 
@@ -81,7 +82,4 @@ async def _text(request: Request, kind: str) -> str:
     given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given != kind:
         raise HTTPException(415, f"content-type: {given[:40]!r} is not {kind}")
-    try:
-        return (await request.body()).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInputError("sdp: it is not UTF-8") from error
+    return text_of(await request.body(), "sdp" if kind == SDP else "sdpfrag")

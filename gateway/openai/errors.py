@@ -20,16 +20,32 @@ from starlette.requests import ClientDisconnect
 from gateway import metrics
 from gateway.access.limits import OverLimitError
 from gateway.api.choices import sendable
-from gateway.api.problems import RETRY_AFTER_S, TooLargeError, code_of, fault_of
+from gateway.api.problems import (
+    RETRY_AFTER_S,
+    Shape,
+    TooLargeError,
+    code_of,
+    fault_of,
+    message_of,
+    problem_of,
+    readable,
+)
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError
 
-_PATHS = re.compile(r"/v1/(models|chat|audio|realtime)(/.*)?", re.DOTALL)
+# All that its clients ask for, also what there is none of here.
+_PATHS = re.compile(
+    r"/v1/(models|chat|audio|realtime|assistants|batches|completions|conversations|embeddings|files"
+    r"|fine_tuning|images|moderations|responses|threads|uploads|vector_stores|videos)(/.*)?",
+    re.DOTALL,
+)
 _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 # An answer without a session takes about so long.
 _SLOT_FREE_S = 2
 # What a client may show of a request's id in its logs.
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-_FIELD = re.compile(r"([a-z_]+(\[\d+\])?(\.[a-z_]+)*): ")
+_FIELD = re.compile(r"(?!body:|path:)([a-z_]+(\[\d+\])?(\.[a-z_]+)*): ")
+_CODES = {404: "unknown_url", 413: "too_large"}
+"""Of what has no code but its status."""
 
 
 class OpenAiErrorBody(BaseModel):
@@ -72,6 +88,11 @@ def is_openai(path: str) -> bool:
     return _PATHS.fullmatch(path) is not None
 
 
+def shape_at(path: str) -> Shape:
+    """How errors are read where this path is asked for: here as OpenAI's, elsewhere as ours."""
+    return answer_of if is_openai(path) else problem_of
+
+
 def body_of(status: int, message: str, param: str = "", code: str = "") -> dict[str, Any]:
     """Of an answer with this status."""
     kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
@@ -82,6 +103,7 @@ def body_of(status: int, message: str, param: str = "", code: str = "") -> dict[
 
 def answer_of(error: Exception) -> JSONResponse:
     """For one of our errors, of FastAPI's or of one with a status of its own."""
+    error = readable(error)
     status, param, code = _told(error)
     headers: dict[str, str] = {}
     if status in (429, 503):
@@ -104,7 +126,7 @@ def _told(error: Exception) -> tuple[int, str, str]:
     if isinstance(error, RequestValidationError):
         return 400, _field_of(error), "invalid_value"
     if isinstance(error, HTTPException):
-        return error.status_code, "", "too_large" if error.status_code == 413 else ""
+        return error.status_code, "", _CODES.get(error.status_code, "")
     field = found[1] if (found := _FIELD.match(str(error))) else ""
     if isinstance(error, InvalidInputError):
         return 400, field, "invalid_value"
@@ -124,9 +146,7 @@ def _message_of(error: Exception) -> str:
     if isinstance(error, RequestValidationError):
         field, why = fault_of(_fault(error))
         return sendable(f"{field or 'body'}: {why}")
-    if isinstance(error, VisavisError):
-        return str(error)
-    return "internal error; see the gateway's log"
+    return message_of(error)
 
 
 def _fault(error: RequestValidationError) -> Mapping[str, Any]:

@@ -24,7 +24,7 @@ from websockets.asyncio.client import ClientConnection
 
 from gateway import metrics
 from gateway.access.callers import session_in
-from gateway.api.problems import problem, problem_of
+from gateway.openai.errors import shape_at
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.supervision import cancelled_at_last
@@ -85,6 +85,7 @@ class PassOn:
             return
         gateway, session = scope["app"].state.gateway, session_in(scope["path"])
         new = scope["path"] == _SESSIONS and scope.get("method") == "POST"
+        shape = shape_at(scope["path"])
         if gateway.sessions.draining and scope["type"] == "http":
             send = _hanging_up(send)
         try:
@@ -96,13 +97,13 @@ class PassOn:
                 return
         except UnreachedError as error:
             if not new:
-                await problem(502, "bad_gateway", str(error))(scope, receive, send)
+                await shape(HTTPException(502, str(error)))(scope, receive, send)
                 return
         except SilentError as error:
-            await problem(504, "gateway_timeout", str(error))(scope, receive, send)
+            await shape(HTTPException(504, str(error)))(scope, receive, send)
             return
         except (VisavisError, HTTPException) as error:
-            await problem_of(error)(scope, receive, send)
+            await shape(error)(scope, receive, send)
             return
         if scope["type"] == "http":
             with gateway.sessions.in_use(session):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,13 @@ from typing import Any
 from aiortc import RTCDataChannel
 from aiortc.exceptions import InvalidStateError
 from fastapi import APIRouter, Request, Response
+from starlette.datastructures import FormData
 
-from gateway.api.problems import refusals_counted
+from gateway.api.problems import refusals_counted, text_of
 from gateway.api.state import Gateway, TheCaller, TheGateway
 from gateway.api.uploads import read_form
 from gateway.openai.errors import OpenAiRoute, RefusedError, responses
-from gateway.realtime.link import Link, event_in
+from gateway.realtime.link import Link, object_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -87,9 +87,7 @@ class EventChannel:
         self._channel = channel
 
         def heard(message: str | bytes) -> None:
-            link.said_at_once(
-                message if isinstance(message, str) else message.decode("utf-8", "replace")
-            )
+            link.said_at_once(message)
 
         channel.on("message", heard)
         channel.on("close", lambda: link.end("the channel was closed"))
@@ -170,24 +168,22 @@ async def _talk(link: Link, session: Session, gateway: Gateway) -> None:
 
 
 async def _offer_in(request: Request) -> _Offer:
-    """Raises RefusedError."""
+    """Raises InvalidInputError, RefusedError, HTTPException."""
     kind = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind == "multipart/form-data":
         form = await read_form(request, "sdp", "sdp and session", max_fields=_MOST_FIELDS)
         try:
-            sdp, session = [await _text(form.get(name)) for name in ("sdp", "session")]
+            sdp, session = [await _text(form, name) for name in ("sdp", "session")]
         finally:
             await form.close()
-        return _Offer(_sdp(sdp), _json(session) if session else None)
-    content = await request.body()
-    return _Offer(_sdp(content.decode("utf-8", "replace")))
+        return _Offer(_sdp(sdp), object_in(session, "session") if session else None)
+    return _Offer(_sdp(text_of(await request.body(), "sdp")))
 
 
-async def _text(field: Any) -> str:
-    """Of a form's field, which some clients send as a file."""
-    if field is None or isinstance(field, str):
-        return field or ""
-    return bytes(await field.read()).decode("utf-8", "replace")
+async def _text(form: FormData, name: str) -> str:
+    """A form's field, which some clients send as a file."""
+    field = form.get(name) or ""
+    return field if isinstance(field, str) else text_of(await field.read(), name)
 
 
 def _sdp(text: str) -> str:
@@ -195,10 +191,3 @@ def _sdp(text: str) -> str:
         message = "sdp: an offer is wanted, as application/sdp or in a form"
         raise RefusedError(message, "sdp", "invalid_value")
     return text
-
-
-def _json(text: str) -> Mapping[str, Any]:
-    content = event_in(text)
-    if not isinstance(content, dict):
-        raise RefusedError("session: a JSON object is wanted", "session", "invalid_value")
-    return content

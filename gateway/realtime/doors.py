@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
 
 from fastapi import APIRouter, Request, Response, WebSocket, WebSocketDisconnect
 from fastapi.responses import JSONResponse
@@ -18,7 +17,7 @@ from gateway.api.problems import refusals_counted
 from gateway.api.sockets import first_of
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, responses
-from gateway.realtime.link import Link, count, event_in
+from gateway.realtime.link import Link, count, object_in
 from gateway.realtime.opening import (
     available,
     config_of,
@@ -85,7 +84,7 @@ async def client_secret(request: Request, gateway: TheGateway, caller: TheCaller
     `expires_after` is `{"anchor": "created_at", "seconds": …}`, 10 s to two hours; `session` as in
     `session.update`. The key carries them, so that any gateway takes it.
     """
-    body = await _json_of(request)
+    body = object_in(await request.body() or b"{}", "body")  # without one nothing is asked for
     life_s = _life_s(body.get("expires_after"))
     wanted = body.get("session")
     model = model_of(wanted_model("", caller, wanted), gateway)
@@ -135,7 +134,7 @@ async def _receive(socket: WebSocket, link: Link) -> None:
         message = await socket.receive()
         if message["type"] == "websocket.disconnect":
             return
-        await link.said(message.get("text") or "")
+        await link.said(message.get("text") or message.get("bytes") or "")
 
 
 def _life_s(wanted: object) -> float:
@@ -146,15 +145,6 @@ def _life_s(wanted: object) -> float:
         message = f"{param}: {SHORTEST_LIFE_S:.0f} to {LONGEST_LIFE_S:.0f} is wanted"
         raise RefusedError(message, param, "invalid_value")
     return float(seconds)
-
-
-async def _json_of(request: Request) -> Mapping[str, Any]:
-    """Raises RefusedError. Without a body: nothing is asked for."""
-    content = await request.body()
-    told = event_in(content.decode("utf-8", "replace") or "{}")
-    if not isinstance(told, dict):
-        raise RefusedError("body: a JSON object is wanted", code="invalid_value")
-    return told
 
 
 async def _turn_away(socket: WebSocket, error: VisavisError) -> None:

@@ -10,9 +10,10 @@ import asyncio
 import logging
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ from gateway.api.events import ErrorEvent, ServerEvent
 from gateway.api.hub import Overheard, Voiced
 from gateway.api.state import Gateway
 from gateway.background import Background
+from gateway.openai.errors import RefusedError
 from gateway.realtime.making import Making, failed
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.dialogue import Dialogue, News
@@ -81,8 +83,8 @@ class Link:
         self._clock = clock or MonotonicClock()
         self._news: deque[News] = deque()
         self._arrived = asyncio.Event()
-        self._messages: asyncio.Queue[str] = asyncio.Queue(_MOST_MESSAGES)
-        self._said: deque[str] = deque()
+        self._messages: asyncio.Queue[str | bytes] = asyncio.Queue(_MOST_MESSAGES)
+        self._said: deque[str | bytes] = deque()
         self._side_bands: list[SideBand] = []
         self._mic = MicQueue()
         self._all_said_at = math.inf
@@ -101,17 +103,17 @@ class Link:
         """The session tells something; nothing is done with it here."""
         self._note(event)
 
-    async def said(self, text: str) -> None:
+    async def said(self, message: str | bytes) -> None:
         """A message of the client's; returns once there is room for another."""
-        await self._messages.put(text)
+        await self._messages.put(message)
         self._arrived.set()
 
-    def said_at_once(self, text: str) -> None:
+    def said_at_once(self, message: str | bytes) -> None:
         """As `said`, by somebody who cannot wait: one who says too much at once is given up."""
         if len(self._said) >= _MOST_SAID:
             self.end("too much was said at once")
             return
-        self._said.append(text)
+        self._said.append(message)
         self._arrived.set()
 
     def join(self) -> SideBand:
@@ -201,14 +203,21 @@ class Link:
         await self._perform_all(self._dialogue.idle(heard_ms - round(limit_s * 1000), heard_ms))
         return 0.0
 
-    async def _obey(self, text: str) -> None:
+    async def _obey(self, message: str | bytes) -> None:
         self._session.touch()
-        if len(text) > _LARGE:
+        if len(message) > _LARGE:
             # Nobody else touches the adapter meanwhile.
-            effects = await asyncio.to_thread(lambda: self._dialogue.client(event_in(text)))
+            effects = await asyncio.to_thread(self._read, message)
         else:
-            effects = self._dialogue.client(event_in(text))
+            effects = self._read(message)
         await self._perform_all(effects)
+
+    def _read(self, message: str | bytes) -> list[to_do.Effect]:
+        try:
+            event = object_in(message, "event")
+        except InvalidInputError as error:
+            return self._dialogue.refuse(RefusedError(str(error), code="invalid_event"))
+        return self._dialogue.client(event)
 
     def _note(self, news: News) -> None:
         if len(self._news) >= MOST_NEWS:
@@ -350,10 +359,14 @@ def count(event: Event) -> None:
             metrics.realtime_errors.labels(event["error"]["code"] or "other").inc()
 
 
-def event_in(text: str) -> object:
-    """A message as JSON; None where it is none, is nested too deeply or holds half a character."""
+def object_in(content: str | bytes, where: str) -> Mapping[str, Any]:
+    """What a client sends as JSON. Raises InvalidInputError where it is no object, is nested too
+    deeply, or holds half a character.
+    """
     try:
-        told: object = from_json(text, allow_inf_nan=False)
-        return told
-    except ValueError:
-        return None
+        told: object = from_json(content, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidInputError(f"{where}: not JSON, {error}") from None
+    if not isinstance(told, dict):
+        raise InvalidInputError(f"{where}: a JSON object is wanted")
+    return told

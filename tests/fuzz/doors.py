@@ -31,7 +31,7 @@ from gateway.playout.pictures import Picture, ReleasedPicture
 from gateway.playout.sinks.fmp4 import Muxer, init_segment
 from gateway.playout.sinks.webrtc import Peer
 from gateway.playout.sound import OpusEncoder
-from gateway.realtime.link import event_in
+from gateway.realtime.link import object_in
 from gateway.realtime.protocol import effects as to_do
 from gateway.realtime.protocol.config import first_config
 from gateway.realtime.protocol.dialogue import Dialogue
@@ -184,8 +184,8 @@ class _Known:
 def _realtime(payload: bytes) -> None:
     """What is told has to be writable, and what is done has to be sendable."""
     try:
-        event = event_in(payload.decode())
-    except UnicodeDecodeError:
+        event = object_in(payload, "event")
+    except InvalidInputError:
         return
     count = itertools.count()
     dialogue = Dialogue(

@@ -96,7 +96,7 @@ async def test_half_a_character_is_no_fault_of_ours(http: httpx.AsyncClient) -> 
     headers = {"Content-Type": "application/json"}
     for content in (b'{"\\ud800": 1}', b'{"persona": "\\ud800"}'):
         problem(await http.post("/v1/sessions", content=content, headers=headers), 422)
-    problem(await http.post("/v1/sessions", content=b"\xff{", headers=headers), 400)
+    problem(await http.post("/v1/sessions", content=b"\xff{", headers=headers), 422)
 
 
 async def test_unknown_names_list_what_exists(http: httpx.AsyncClient) -> None:
@@ -192,6 +192,9 @@ async def test_a_body_that_is_not_taken_for_json_says_where_or_why(
     for content, kind, said in (
         (b"{oops", "application/json", "body: not JSON, at character 2"),
         (b"{}", "application/x-www-form-urlencoded", "Content-Type: application/json"),
+        (b'{"text": "\xff"}', "application/json", "body: not UTF-8, at byte 11"),
+        (b"[" * 100_000, "application/json", "body: nested too deeply"),
+        (b"9" * 5_000, "application/json", "body: a number in it has too many digits"),
     ):
         response = await http.post(path, content=content, headers={"Content-Type": kind})
         assert said in problem(response, 422 if path == "/v1/sessions" else 400)
@@ -305,6 +308,11 @@ async def test_what_the_person_shown_has_agreed_to_is_kept_and_told(
         ({"files": {"photo": ("x", b"y")}}, 422, "name"),
         ({"data": {"name": "me"}, "files": {"photo": ("x", b"y" * 1_200_000)}}, 413, "1 MB"),
         ({"data": {"name": "../me"}, "files": {"photo": ("x", b"x")}}, 422, "name"),
+        (
+            {"data": {"name": b"m\xff"}, "files": {"photo": ("x", b"x")}},
+            422,
+            "name: not UTF-8, at byte 2",
+        ),
         ({"content": b"nonsense", "headers": {"Content-Type": "multipart/form-data"}}, 400, ""),
     ],
 )
@@ -361,8 +369,24 @@ async def test_the_api_page_needs_nothing_from_outside(http: httpx.AsyncClient) 
     assert (await http.get("/docs/swagger-ui-bundle.js")).status_code == 200
 
 
+async def test_what_openais_clients_do_not_find_is_told_in_their_shape(
+    http: httpx.AsyncClient,
+) -> None:
+    for method, path, status, code in (
+        ("POST", "/v1/audio/translations", 404, "unknown_url"),
+        ("POST", "/v1/chat/nothing", 404, "unknown_url"),
+        ("POST", "/v1/responses", 404, "unknown_url"),
+        ("GET", "/v1/chat/completions", 405, None),
+        ("GET", "/v1/models/nobody", 404, "model_not_found"),
+    ):
+        answer = await http.request(method, path)
+        told = answer.json()["error"]
+        assert (answer.status_code, told["code"]) == (status, code)
+        assert told["type"] == "invalid_request_error" and told["message"]
+
+
 async def test_a_wrong_method_is_told_the_right_ones(http: httpx.AsyncClient) -> None:
-    problem(await http.get("/v1/nothing"), 404)
+    assert "GET /v1/nothing" in problem(await http.get("/v1/nothing"), 404)
     for method, path, allowed in (
         ("PUT", "/v1/sessions", {"GET", "POST"}),
         ("POST", "/v1/sessions/nobody", {"GET", "PATCH", "DELETE"}),

@@ -284,6 +284,14 @@ async def test_what_cannot_be_honoured_is_refused_by_name(http: httpx.AsyncClien
         assert error["type"] == "invalid_request_error"
 
 
+async def test_a_form_that_is_not_utf_8_says_where(http: httpx.AsyncClient) -> None:
+    fields: dict[str, Any] = {"model": "whisper-1", "language": b"\xe9n"}
+    answer = await http.post(TRANSCRIPTIONS, files={"file": ("x.wav", b"x")}, data=fields)
+    told = answer.json()["error"]
+    assert answer.status_code == 400 and told["param"] == "language"
+    assert told["message"] == "language: not UTF-8, at byte 1"
+
+
 async def test_who_finds_no_room_is_told_why(
     gateway: RunningGateway, http: httpx.AsyncClient, doubles: Doubles
 ) -> None:

@@ -23,6 +23,7 @@ from gateway.stages.stages import Endpointing
 from gateway.talk.actions import Emit, Message
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
+from gateway.tools.offers import FREE
 from tests.realtime_orders import Orders
 from visavis.serving.errors import UnknownNameError
 from visavis.wire.media import WordTime
@@ -31,6 +32,8 @@ T = TypeVar("T")
 
 SECOND = np.zeros(48_000, np.int16)
 TOOL = {"type": "function", "name": "look_up", "description": "", "parameters": {"type": "object"}}
+GO = {"type": "function", "name": "go"}
+"""The choice of another one."""
 WHERE = "input_audio_transcription"
 
 
@@ -186,6 +189,7 @@ def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
         ({"output_modalities": ["text", "audio"]}, "session.output_modalities", invalid),
         ({"tools": [{"name": "a.b"}]}, "session.tools.0.name", invalid),
         ({"tools": [{"name": "a"}] * 2}, "session.tools", invalid),
+        ({"tools": [TOOL], "tool_choice": GO}, "session.tool_choice", invalid),
     ]
     for session, param, why in wrong:
         whole = {"type": "realtime"} | session if session else session
@@ -196,14 +200,24 @@ def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
         assert talk.dialogue.config == first_config(None, "You are kind."), session
 
 
+def test_a_response_may_only_want_tools_called_that_there_are() -> None:
+    look_up = {"type": "function", "name": "look_up"}
+    talk = Talk({"tools": [TOOL], "tool_choice": look_up, "output_modalities": ["text"]})
+    talk.ask("How high is it?")
+    for wrong in ({"tool_choice": GO}, {"tools": [], "tool_choice": "required"}):
+        (error,) = talk.say("response.create", response=wrong)
+        told = (error["error"]["param"], error["error"]["code"])
+        assert told == ("response.tool_choice", "invalid_value")
+    talk.say("response.create", response={"tools": [{"type": "function", "name": "go"}]})
+    (write,) = talk.of(to_do.Write)
+    assert write.wanted.choice == FREE, "the session's choice is of the session's tools"
+
+
 def test_nonsense_is_an_error_and_the_session_lives() -> None:
     talk = Talk()
-    wrong: list[Any] = [None, [], 3, {"type": "session.destroy"}, {}]
+    wrong: list[dict[str, Any]] = [{"type": "session.destroy"}, {}]
     for nonsense in wrong:
-        assert code(talk._take(talk.dialogue.client(nonsense))) in (
-            "invalid_event",
-            "invalid_value",
-        )
+        assert code(talk._take(talk.dialogue.client(nonsense))) == "invalid_value"
     for audio in ("%%%", "AAAA" * (LONGEST_APPEND_BYTES // 3 + 2)):
         assert code(talk.say("input_audio_buffer.append", audio=audio)) == "invalid_value"
     parts: list[Any] = [{"type": "input_audio", "transcript": {}}, {"type": "input_image"}, 3, {}]

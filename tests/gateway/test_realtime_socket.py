@@ -348,10 +348,17 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         await client.say("input_audio_buffer.append", audio=sound)
         deep = '{"type": "session.update", "session": ' + '{"a": ' * 999 + "1" + "}" * 1000
         half = '{"type": "conversation.item.retrieve", "item_id": "\\ud800"}'
-        for wrong in ("{", deep, half, b"bytes"):
+        for wrong, where in (
+            ("{", "line 1 column 1"),
+            ("[]", "object"),
+            (deep, "recursion"),
+            (half, "hex escape"),
+            (b'{"type": "\xff"}', "column 11"),
+        ):
             await client._socket.send(wrong)
-            assert (await client.until("error"))["error"]["code"] == "invalid_event"
-        assert told.value == 4
+            error = (await client.until("error"))["error"]
+            assert error["code"] == "invalid_event" and where in error["message"]
+        assert told.value == 5
         await client.say("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
 

@@ -20,6 +20,7 @@ from gateway.realtime.protocol.config import (
     Tool,
     Tools,
     WantedChoice,
+    check_choice,
     refusal_of,
 )
 from gateway.realtime.protocol.items import Item, Items, item_of, messages_of
@@ -65,6 +66,7 @@ class Request:
     """One response as it is wanted, every choice made."""
 
     def __init__(self, wanted: _Request, config: SessionConfig) -> None:
+        """Raises RefusedError where it wants a tool called that there is not."""
         modalities = wanted.output_modalities or config.output_modalities
         output = wanted.audio.output
         self.aloud = modalities == ("audio",)
@@ -77,8 +79,8 @@ class Request:
         self.own_voice = voice if voice and voice != config.wanted_voice else ""
         self.voice = voice or config.wanted_voice
         self.limit: OutputTokens = wanted.max_output_tokens or config.max_output_tokens
-        self.choice = config.tool_choice if wanted.tool_choice is None else wanted.tool_choice
         tools = config.tools if wanted.tools is None else wanted.tools
+        self.choice = _choice(wanted.tool_choice, config.tool_choice, tools)
         self.tools: tuple[Tool, ...] = () if self.choice == "none" else tools
         self.metadata = wanted.metadata
 
@@ -112,6 +114,23 @@ class Request:
             choice=ToolChoice(calling, named),
             spoken=self.aloud,
         )
+
+
+def _choice(
+    wanted: WantedChoice | None, usual: WantedChoice, tools: Sequence[Tool]
+) -> WantedChoice:
+    """usual: the session's, which of a response with other tools asks for what it can."""
+    if wanted is None:
+        if isinstance(usual, NamedTool):
+            can = usual.name in [tool.name for tool in tools]
+        else:
+            can = usual != "required" or bool(tools)
+        return usual if can else "auto"
+    check_choice(wanted, tools, "response")
+    if wanted == "required" and not tools:
+        message = "response.tool_choice: a call is required, and there are no tools"
+        raise RefusedError(message, "response.tool_choice", "invalid_value")
+    return wanted
 
 
 def request_of(content: object, config: SessionConfig) -> Request:

@@ -6,7 +6,7 @@ here are kept and told back, for clients read them from `session.updated`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -295,9 +295,19 @@ def first_config(change: object, instructions: str) -> SessionConfig:
 def checked(content: Mapping[str, Any], where: str) -> SessionConfig:
     """Raises RefusedError that names the field."""
     try:
-        return SessionConfig.model_validate(content)
+        config = SessionConfig.model_validate(content)
     except ValidationError as error:
         raise refusal_of(error, where) from None
+    check_choice(config.tool_choice, config.tools, where)
+    return config
+
+
+def check_choice(choice: WantedChoice, tools: Sequence[Tool], where: str) -> None:
+    """Raises RefusedError where a tool is named that is none of these."""
+    if isinstance(choice, NamedTool) and choice.name not in [tool.name for tool in tools]:
+        param = f"{where}.tool_choice"
+        message = f"{param}: tool choice {choice.name[:64]!r} not found in tools"
+        raise RefusedError(message, param, "invalid_value")
 
 
 def refusal_of(error: ValidationError, where: str) -> RefusedError:

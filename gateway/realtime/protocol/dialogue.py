@@ -139,12 +139,10 @@ class Dialogue:
 
     # ------------------------------------------------------------ what the client says
 
-    def client(self, event: object) -> list[Effect]:
+    def client(self, event: Mapping[str, Any]) -> list[Effect]:
         """An event of the client's, as JSON. What is wrong with it is answered by an `error`."""
-        own_id = event.get("event_id") if isinstance(event, Mapping) else None
+        own_id = event.get("event_id")
         try:
-            if not isinstance(event, Mapping):
-                raise RefusedError("event: a JSON object is wanted", code="invalid_event")
             handle = self._handlers.get(str(event.get("type")))
             if handle is None:
                 kind = str(event.get("type"))[:80]
