@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import assert_never
 
@@ -22,7 +24,7 @@ from gateway.background import Background
 from gateway.room import schemas
 from gateway.room.choosing.comments import Comment, Kind, Outcome
 from gateway.room.choosing.gifts import ThankRules
-from gateway.room.choosing.host import Begin, Host, Hush, Order, Situation, Speech, Why
+from gateway.room.choosing.host import Begin, Host, Hush, Order, Situation, Speech
 from gateway.room.choosing.phrases import Line, Script, phrases_of
 from gateway.room.choosing.safety import WordList, shipped_words
 from gateway.room.choosing.selection import Rules
@@ -139,10 +141,17 @@ class Room:
             keeper.start()
 
     async def close(self) -> None:
-        """Nothing is answered any more; what is being said is said to its end."""
+        """Nothing is answered any more; what is being said is said to its end. What waits ends so,
+        too, unless it goes to another gateway with the session.
+        """
         for keeper in self._keepers:
             await keeper.stop()
         await self._background.cancel_all()
+        if not self.session.moved:
+            speech = self.host.close(self._clock.now())
+            if speech is not None:
+                self._tell(speech)
+            self._count()
         for listener in list(self._listeners):
             self.leave(listener)
         metrics.room_waiting.dec(self._told_waiting)
@@ -162,11 +171,9 @@ class Room:
     def take_all(self, comments: Sequence[schemas.CommentIn]) -> schemas.TakenList:
         """What became at once of what viewers sent."""
         now, unix_s = self._clock.now(), time.time()
+        named = [_named(sent.comment(now, unix_s)) for sent in comments]
         return schemas.TakenList(
-            taken=[
-                schemas.Taken(id=sent.id, outcome=self.take(sent.comment(now, unix_s)))
-                for sent in comments
-            ]
+            taken=[schemas.Taken(id=comment.id, outcome=self.take(comment)) for comment in named]
         )
 
     def take(self, comment: Comment) -> Outcome | None:
@@ -180,6 +187,7 @@ class Room:
 
     def hear(self, comment: Comment) -> None:
         """What a platform brings; `take` it once it is known that the room stays here."""
+        comment = _named(comment)
         if self.session.presence.departure is None and not self.late:
             self.take(comment)
         else:
@@ -335,33 +343,39 @@ class Room:
             self.host.began(event.turn, now)
         elif event.event != "opened":
             speech = self.host.ended(event.turn, event.event, now)
-            if speech is not None and speech.why is Why.COMMENT:
-                self._tell(speech, speech.outcome or Outcome.FAILED)
+            if speech is not None:
+                self._tell(speech)
+                self._post_answer(speech)
 
-    def _tell(self, speech: Speech, outcome: Outcome) -> None:
-        """Everybody who listens; and the comment's platform, where answers are posted."""
-        entry = speech.entry
-        if entry is None:
+    def _tell(self, speech: Speech) -> None:
+        """Everybody who listens what became of a comment that was chosen."""
+        if speech.entry is None:
             return
         if speech.age_s is not None:
             metrics.room_answer_age_seconds.observe(speech.age_s)
-        comment = entry.comment
+        comment = speech.entry.comment
         event = schemas.AnsweredEvent(
             platform=comment.platform,
             id=comment.id,
             author=comment.author.name,
-            question=entry.text,
+            question=speech.entry.text,
             answer=speech.answer.strip(),
-            outcome=outcome,
+            outcome=speech.outcome or Outcome.FAILED,
             turn=speech.turn,
             age_s=None if speech.age_s is None else round(speech.age_s, 3),
         )
         for listener in self._listeners:
             listener.tell(event)
-        if outcome is Outcome.ANSWERED and self.wanted.post_answers and event.answer:
-            for connection in self.connections:
-                if connection.platform == comment.platform and connection.posts:
-                    self._background.run(self._post(connection, comment, event.answer))
+
+    def _post_answer(self, speech: Speech) -> None:
+        """Where the comment came from, if that is wanted."""
+        answer = speech.answer.strip() if speech.outcome is Outcome.ANSWERED else ""
+        if speech.entry is None or not answer or not self.wanted.post_answers:
+            return
+        comment = speech.entry.comment
+        for connection in self.connections:
+            if connection.platform == comment.platform and connection.posts:
+                self._background.run(self._post(connection, comment, answer))
 
     async def _post(self, connection: Connection, comment: Comment, answer: str) -> None:
         with contextlib.suppress(VisavisError):  # how a connection stands is seen in the state
@@ -382,6 +396,11 @@ class Room:
             if more := count - self._counted.get(outcome, 0):
                 metrics.room_comments.labels(outcome.value).inc(more)
                 self._counted[outcome] = count
+
+
+def _named(comment: Comment) -> Comment:
+    """With an id, by which an operator can speak of it: where it has none, one of ours."""
+    return comment if comment.id else replace(comment, id=f"room-{secrets.token_hex(6)}")
 
 
 def last_exchanges(said: Sequence[Message], count: int) -> list[Message]:

@@ -102,7 +102,10 @@ class CommentIn(Strict):
 
     author: AuthorIn
     text: str = Field(default="", max_length=LONGEST_TEXT)
-    id: Short = Field(default="", description="Of the platform: what comes twice counts once")
+    id: Short = Field(
+        default="",
+        description="Of the platform: what comes twice counts once; empty: one is made up",
+    )
     platform: Platform = "app"
     kind: Kind = Kind.COMMENT
     at: StrictFloat | None = Field(default=None, description="Seconds since 1970; left out: now")
@@ -332,7 +335,7 @@ def parse_message(text: str) -> Message:
 class Taken(BaseModel):
     """What became of a comment at once."""
 
-    id: str
+    id: str = Field(description="Its own, or the one that was made up: `skip` names it so")
     outcome: Outcome | None = Field(default=None, description="Absent: it waits")
 
 

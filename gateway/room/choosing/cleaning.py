@@ -78,6 +78,7 @@ _LOOKS_LIKE = {
     }.items()
     for c in alike
 }
+_NOT_READ = ("So", "Sk", "Sm", "Cc", "Cs", "Co", "Cn", "Mc")
 _DIGIT_LETTERS = str.maketrans("013457@$!|", "oieastasii")
 
 
@@ -138,6 +139,14 @@ def folded(text: str) -> str:
     text = unicodedata.normalize("NFKD", text).casefold()
     text = "".join(c for c in text if unicodedata.category(c) not in ("Mn", "Me", "Cf"))
     return text.translate(_LOOKS_LIKE)
+
+
+def letters_joined(text: str) -> str:
+    """A folded text without what is seen between its letters and not read: emotes, emoji, signs of
+    other scripts, what shows nothing.
+    """
+    text = _UNSEEN.sub("", _EMOTE.sub("", text))
+    return "".join(c for c in text if c.isascii() or unicodedata.category(c) not in _NOT_READ)
 
 
 def with_digits_as_letters(text: str) -> str:

@@ -85,6 +85,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     LATE = "late"
     """Its answer did not begin in time, and was not said."""
+    CLOSED = "closed"
+    """It waited as the room was closed."""
 
 
 @dataclass(frozen=True, slots=True)

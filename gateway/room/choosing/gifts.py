@@ -101,6 +101,13 @@ class Gifts:
                 gift = "" if unsayable(gift) else gift
                 giver.gifts[gift] = giver.gifts.get(gift, 0) + count
 
+    def forget(self) -> int:
+        """Thank nobody any more; how many gifts are not thanked, as they came."""
+        waiting = self.waiting
+        self._waiting.clear()
+        self._unnamed = None
+        return waiting
+
     def _giver(self, author: str, name: str, now: float) -> Giver:
         known = self._waiting.get(author)
         if known is not None:

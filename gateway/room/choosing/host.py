@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from gateway.room.choosing.cleaning import spoken_name
 from gateway.room.choosing.comments import Comment, Kind, Outcome
 from gateway.room.choosing.gifts import Gifts, ThankRules
 from gateway.room.choosing.phrases import Line, Phrases, Script
@@ -197,11 +196,8 @@ class Host:
         return None
 
     def _give(self, comment: Comment, now: float) -> None:
-        words = self.selection.words
-        name, gift = spoken_name(comment.author.name), spoken_name(comment.gift)
-        self.gifts.take(
-            comment, "" if words.find(name) else name, "" if words.find(gift) else gift, now
-        )
+        sayable = self.selection.sayable
+        self.gifts.take(comment, sayable(comment.author.name), sayable(comment.gift), now)
 
     @property
     def unsettled(self) -> int:
@@ -392,6 +388,22 @@ class Host:
     def _not_begun(self) -> list[Speech]:
         speeches = [speech for speech in (self.current, self._again) if speech is not None]
         return [s for s in speeches if s.phase is Phase.ORDERED and s.stopped_for is None]
+
+    # ------------------------------------------------------------ the end
+
+    def close(self, now: float) -> Speech | None:
+        """Nothing is said any more but what is being said; that, as it stands now."""
+        last = self.current
+        for speech in (self._again, last):
+            if speech is not None:
+                begun = speech.phase is Phase.SPEAKING and speech.stopped_for is None
+                good = _GOOD.get(speech.why, Outcome.NOTED)
+                self._close(speech, good if begun else Outcome.CLOSED, now)
+        self._again = None
+        self._drop_next(Outcome.CLOSED, now)
+        self.selection.close()
+        self.selection.outcomes[Outcome.CLOSED] += self.gifts.forget()
+        return last
 
     # ------------------------------------------------------------ the operator
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from gateway.room.choosing.cleaning import folded, with_digits_as_letters
+from gateway.room.choosing.cleaning import folded, letters_joined, with_digits_as_letters
 from visavis.serving.errors import InvalidInputError
 
 MOST_WORDS = 5000
@@ -81,7 +81,8 @@ def read_words(file: Path) -> list[str]:
 
 def _forms(plain: str) -> set[str]:
     """A folded text as it stands, and as it reads with what hides words undone."""
-    forms = {plain, with_digits_as_letters(plain)}
+    forms = {plain, letters_joined(plain)}
+    forms |= {with_digits_as_letters(form) for form in forms}
     return forms | {_SIGN_WITHIN.sub("", form) for form in forms}
 
 

@@ -174,7 +174,7 @@ class Selection:
         return Entry(
             comment,
             text,
-            self._sayable(comment),
+            self.sayable(comment.author.name),
             shape,
             any(name.search(plain) for name in self._called),
             is_question(text),
@@ -187,7 +187,7 @@ class Selection:
         if len(entry.asked_by) < _MOST_ASKING:
             entry.asked_by.add(comment.author_key)
         if newer and entry.phase is Phase.WAITING:
-            name = self._sayable(comment)
+            name = self.sayable(comment.author.name)
             if comment.worth >= entry.comment.worth and name:
                 entry.before.append(entry.comment)
                 entry.comment, entry.name = comment, name
@@ -203,6 +203,12 @@ class Selection:
             self._end(least, Outcome.OUTBID)
         self._waiting.append(entry)
         return entry
+
+    def sayable(self, name: str) -> str:
+        """A viewer's name, or a gift's, as it can be said; "": it cannot."""
+        said = spoken_name(name)
+        # As it is written, too: a sign that is not said may stand in a word's middle.
+        return "" if self.words.find(f"{said}\n{name}") else said
 
     # ------------------------------------------------------------ what is chosen
 
@@ -302,6 +308,11 @@ class Selection:
             self._end(entry, Outcome.SKIPPED)
         return bool(gone)
 
+    def close(self) -> None:
+        """Nothing that waits is answered any more."""
+        for entry in list(self._waiting):
+            self._end(entry, Outcome.CLOSED)
+
     def block(self, words: WordList) -> None:
         """Other words are blocked from now on; what waits is looked at again."""
         self.words = words
@@ -356,13 +367,8 @@ class Selection:
             elif len(asking) < len(known):
                 entry.asked_by -= {comment.author_key for comment in known if unwanted(comment)}
                 entry.comment = asking.pop()
-                entry.name = self._sayable(entry.comment)
+                entry.name = self.sayable(entry.comment.author.name)
                 entry.before = deque(asking, _MOST_BEFORE)
-
-    def _sayable(self, comment: Comment) -> str:
-        """Its author's name; "": it cannot be said."""
-        name = spoken_name(comment.author.name)
-        return "" if self.words.find(name) else name
 
     def _age(self, comment: Comment, now: float) -> float:
         return now - comment.at_s

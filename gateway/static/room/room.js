@@ -232,7 +232,6 @@ class Desk {
       platform: entry.platform,
       id: entry.id,
     });
-    drop.hidden = !entry.id;
     return made(
       "li",
       "",

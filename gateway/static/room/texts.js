@@ -67,6 +67,7 @@ export const ROOM_TEXTS = {
     "outcome.interrupted": "Interrupted",
     "outcome.failed": "Failed",
     "outcome.late": "Answer would have come too late",
+    "outcome.closed": "Waited as the room was closed",
   },
   zh: {
     "room.title": "visavis：直播间",
@@ -135,5 +136,6 @@ export const ROOM_TEXTS = {
     "outcome.interrupted": "被打断",
     "outcome.failed": "失败",
     "outcome.late": "回答会太晚",
+    "outcome.closed": "房间关闭时仍在等待",
   },
 };

@@ -162,6 +162,22 @@ def _removal(comment: Comment) -> Comment:
     return by(comment.author.name, "", kind=Kind.REMOVED, target=comment.id)
 
 
+def test_all_that_waits_as_a_room_is_closed_ends_so_and_what_is_heard_was_answered() -> None:
+    talk = Talk(host())
+    talk.ask("how tall is the tower?")
+    talk.speak()
+    talk.left_s = 1.0
+    for name, text in (("Ben", "where is the river?"), ("Cleo", "do you like walnuts?")):
+        talk.host.take(by(name, text), talk.now)
+    talk.host.take(gift_of("Dan", "rose"), talk.now)
+    talk.wait(0.1)
+    assert talk.host.next is not None, "one is chosen ahead, one waits"
+    said = talk.host.close(talk.now)
+    assert said is not None and said.outcome == "answered"
+    assert talk.host.unsettled == 0
+    assert talk.host.selection.outcomes == {"answered": 1, "closed": 3}
+
+
 def test_idle_talk_comes_when_nothing_else_does() -> None:
     talk = Talk(host(Line("First line."), Line("Tell us a joke", asked=True), every_s=20.0))
     talk.wait(19.0)

@@ -28,6 +28,11 @@ GROBNIK = (
     "gro*bnik",
     "gro-bnik",
     "a \u202egrobnik",
+    "gro\U0001f642bnik",
+    "gro\u2194\ufe0fbnik",  # an arrow as an emoji
+    "gro\u0903bnik",  # a vowel's sign that stands for itself
+    "gro\u3164bnik",  # a letter that shows nothing
+    "gro:smile:bnik",
 )
 
 
