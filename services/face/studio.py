@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import sys
 import threading
@@ -40,6 +41,7 @@ from visavis.serving.errors import (
     EngineError,
     InvalidInputError,
     OutOfOrderError,
+    SettingsError,
     UnknownNameError,
     VisavisError,
 )
@@ -47,6 +49,8 @@ from visavis.wire.bus import Bus
 from visavis.wire.media import Place, VideoChunk, VideoCodec
 from visavis.wire.shelf import Shared
 from visavis.wire.subjects import Kind
+
+log = logging.getLogger(__name__)
 
 _GIVES_WAY = 10
 """Niceness of who draws loops: a tenth of a core where everybody else wants all of it."""
@@ -109,16 +113,23 @@ class Studio:
         return self._engine.needs_voice
 
     async def load(self) -> None:
-        """Load networks and the default avatar, and draw, encode and hear once on every lane."""
+        """Load networks and the default avatar, and draw, encode and hear once on every lane.
+
+        Raises SettingsError where the avatar that they name is not there.
+        """
         await self._hearing_lane.run(self._lips.load)
         self._network = AudioToFace(self._lips)
         stream = AudioToFaceStream(self._network, 16_000)
         await self._hearing_lane.run(partial(stream.hear, np.zeros(1600, np.int16), last=True))
         await self._engine.load()
         await self._sync(look=True)
+        try:
+            await self._named(self._settings.avatar)
+        except UnknownNameError as error:
+            raise SettingsError(f"avatar: {error}") from None
         await self._loop_lane.run(_step_back)
         for lane in self._lanes:
-            painter = await self._painter(self._settings.avatar)
+            painter = await self._painter("")
             draw = painter.prepare(_FIRST_FRAME)
             await lane.run(
                 self._warm, await draw if isinstance(draw, Awaitable) else draw, painter.size
@@ -138,7 +149,7 @@ class Studio:
 
         repeats: idle life is the avatar's loop, where the engine can draw that ahead.
         """
-        painter = await self._painter(avatar or self._settings.avatar)
+        painter = await self._painter(avatar)
         index = min(range(len(self._lanes)), key=lambda i: self._busy[i])
         self._busy[index] += 1
 
@@ -173,7 +184,6 @@ class Studio:
 
         Raises OutOfOrderError where its idle life does not repeat, UnknownNameError.
         """
-        avatar = avatar or self._settings.avatar
         painter = await self._painter(avatar)
         digest = self._loop_of(painter, fps)
         if not digest:
@@ -318,6 +328,17 @@ class Studio:
         self._lips.close()
 
     async def _painter(self, name: str) -> Painter:
+        """Of an avatar; "": the one of the settings or, where its files have gone, the first."""
+        try:
+            return await self._named(name or self._settings.avatar)
+        except UnknownNameError as error:
+            if name:
+                raise
+            first = (await self._gallery_lane.run(self._engine.avatars))[0].name
+            log.warning("%s; whoever names none sees %r", error, first)
+            return await self._named(first)
+
+    async def _named(self, name: str) -> Painter:
         if name:
             await self._sync()
         try:
@@ -345,7 +366,7 @@ class Studio:
     async def _is_still(self, avatar: str, digest: str, fps: int) -> bool:
         """Whether the avatar has that loop: it may be gone, and its name be another one's."""
         try:
-            painter = await self._wardrobe_lane.run(self._engine.painter, avatar)
+            painter = await self._painter(avatar)
         except VisavisError:
             return False
         painter.cancel_ahead()
@@ -427,7 +448,10 @@ def open_studio(settings: FaceSettings, bus: Bus | None = None) -> Studio:
 
 
 def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
-    """The avatar `name` once more, as `new_name`. Raises as `create` does."""
+    """The avatar `name` once more, as `new_name`, which has its loops from now on.
+
+    Raises as `create` does.
+    """
     shelf = engine.shelf
     known = {info.name: info for info in engine.avatars()}
     if name not in known:
@@ -440,4 +464,9 @@ def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
         shelf.take(new_name, shelf.pack(name), "")
     except OSError as error:
         raise not_kept(new_name, error) from error
-    return next(info for info in engine.avatars() if info.name == new_name)
+    made = next(info for info in engine.avatars() if info.name == new_name)
+    before, now = known[name].loops, made.loops
+    if before is not None and now is not None:
+        with contextlib.suppress(OSError):  # there are none yet, or they are drawn anew
+            before.rename(now)
+    return made

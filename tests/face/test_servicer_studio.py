@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
+from services.face.avatar.store import LOOPS
 from services.face.draw.pictures import Encoded
 from services.face.kept_loops import KeptLoops
 from services.face.servicer import FaceService
@@ -27,7 +28,7 @@ from tests.face.test_animator import mel_chunks
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
 from tests.serving.grpc_server import served
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import InvalidInputError, SettingsError, UnknownNameError
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus
 from visavis.wire.media import VideoCodec
@@ -215,7 +216,27 @@ async def test_the_avatar_that_the_settings_name_keeps_its_name_and_stays(tmp_pa
     with pytest.raises(InvalidInputError, match="start the face with another one"):
         await studio.rename("ann", "bo")
     assert [avatar.name for avatar in await studio.avatars()][:2] == ["ann", "default"]
+    shutil.rmtree(tmp_path / "ann")
+    codecs = [VideoCodec.H264]
+    for name in ("", "default"):
+        pictures = await studio.pictures(name, fps=25, codecs=codecs, blendshapes=False)
+        await pictures.close()
+    with pytest.raises(UnknownNameError):
+        await studio.pictures("ann", fps=25, codecs=codecs, blendshapes=False)
+    with pytest.raises(SettingsError, match="avatar: no avatar 'ann'; there are: default"):
+        await studio.load()
     await studio.close()
+
+
+async def test_a_renamed_avatar_keeps_its_loops(tmp_path: Path) -> None:
+    shutil.copytree(Path(__file__).parent / "astronaut", tmp_path / "ann")
+    loop = tmp_path / "ann" / LOOPS / "0.h264-resting"
+    loop.parent.mkdir()
+    loop.write_bytes(b"drawn")
+    studio = open_studio(FaceSettings(avatar_dir=tmp_path, lanes=1))
+    await studio.rename("ann", "bo")
+    await studio.close()
+    assert loops_below(tmp_path) == [tmp_path / "bo" / LOOPS / loop.name]
 
 
 def test_of_two_processes_that_draw_a_loop_the_longer_part_is_kept(tmp_path: Path) -> None:
