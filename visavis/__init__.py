@@ -7,6 +7,7 @@
 `client`: the gateway's public API, for programs.
 `tools`: the command line, benchmarks, the one-machine stack.
 `styles`: how something is said, and its tags in an answer's text.
+`formulas`: LaTeX as people write it on a line, for captions and voices.
 `arkit`: the names of a face's 52 blendshapes, and their two orders.
 `mel`: mel scales and their triangles, for every network that listens in mel bands.
 `synthetic`: what files and streams say of themselves.

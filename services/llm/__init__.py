@@ -6,7 +6,7 @@
 `backends/`: the engines an answer may come from.
 `tools`: what the model may call, and its calls out of an answer.
 `gate`: which request may be at the model now.
-`text_stream`: raw pieces to whole characters without markdown.
+`text_stream`: raw pieces to whole characters without markdown or LaTeX.
 `blocks`: code and tables, which are shown and not said.
 `loop_guard`: an answer that goes round in circles is ended.
 `answer_text`: these three, for one answer, begun here or elsewhere.

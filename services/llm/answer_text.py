@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from services.llm.backends.base import ChatMessage, Tool
-from services.llm.blocks import Blocks, SaidOrShown, Shown, pointer_to_blocks
+from services.llm.blocks import TABLE, Blocks, SaidOrShown, Shown, pointer_to_blocks
 from services.llm.loop_guard import LoopGuard
 from services.llm.prompt import without_special_tokens
-from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
+from services.llm.text_stream import InSigns, SpokenText, TextStream, WithoutCalls
+from visavis.formulas import with_formulas_in_signs
 
 
 class CleanText:
@@ -96,7 +97,7 @@ class _Spoken:
         known = {tool.name for tool in tools}
         called = {call.name for message in messages for call in message.tool_calls}
         self._uncalled, self._blocks = WithoutCalls(known | called), Blocks()
-        self._unmarked, self._guard = SpokenText(), LoopGuard()
+        self._signs, self._unmarked, self._guard = InSigns(), SpokenText(), LoopGuard()
         self._pointer = pointer_to_blocks(messages)
         self._said = False
 
@@ -110,7 +111,8 @@ class _Spoken:
     def finish(self) -> Iterator[SaidOrShown]:
         yield from self._parted(self._blocks.feed(self._uncalled.finish()))
         yield from self._parted(self._blocks.finish())
-        if rest := self._guard.feed(self._unmarked.finish()) + self._guard.finish():
+        rest = self._guard.feed(self._unmarked.feed(self._signs.finish()))
+        if rest := rest + self._guard.feed(self._unmarked.finish()) + self._guard.finish():
             yield rest
 
     def _parted(self, pieces: Iterable[SaidOrShown]) -> Iterator[SaidOrShown]:
@@ -119,10 +121,17 @@ class _Spoken:
                 if not self._said:
                     self._said = True
                     yield self._pointer
-                yield piece
-            elif said := self._guard.feed(self._unmarked.feed(piece)):
+                yield _in_signs(piece)
+            elif said := self._guard.feed(self._unmarked.feed(self._signs.feed(piece))):
                 self._said = self._said or bool(said.strip())
                 yield said
+
+
+def _in_signs(piece: Shown) -> Shown:
+    """Of tables, whose rows come whole; code is as it is."""
+    if piece.language != TABLE:
+        return piece
+    return replace(piece, text=with_formulas_in_signs(piece.text))
 
 
 class _AsItIs:

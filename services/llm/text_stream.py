@@ -1,4 +1,6 @@
-"""Raw pieces from a model to clean text pieces: whole characters, and for a voice no markdown."""
+"""Raw pieces from a model to clean text pieces: whole characters, and for a voice no markdown and
+no LaTeX.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import codecs
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+
+from visavis.formulas import undecided, with_formulas_in_signs
 
 # Control tokens that models are trained on, as they look when one slips through as text: those of
 # ChatML, Llama 3 and Phi, of DeepSeek, and then of Llama 2, Mistral and Gemma.
@@ -41,9 +45,15 @@ _UNDECIDED = re.compile(
 )
 # A single star between spaces or digits is a multiplication, and two are a power; they stay.
 _EMPHASIS = re.compile(
-    r"\*{3,}|(?<!\w)\*\*|\*\*(?!\d)|_{2,}|`+|(?<![\s\d*])\*(?!\*)|(?<!\*)\*(?![\s\d*])"
+    r"\*{3,}|(?<!\w)\*\*|\*\*(?!\d)|_{2,}|`+|~{2,}|(?<![\s\d*])\*(?!\*)|(?<!\*)\*(?![\s\d*])"
 )
-_EMPHASIS_END = re.compile(r"[*_`]+$")
+_EMPHASIS_END = re.compile(r"[*_`~]+$")
+# A link, and what may yet become one.
+_LINK = re.compile(
+    r"(?<![A-Za-z0-9_\])])\[([^\[\]\n]*)\]\(<?(?:mailto:)?([^()\s<>]*(?:\([^()\s]*\))?[^()\s<>]*)>?\)"
+)
+_LINK_OPEN = re.compile(r"(?<![A-Za-z0-9_\])])\[[^\[\]\n]{0,200}(?:\](?:\([^\s]{0,500})?)?\Z")
+_ADDRESS = re.compile(r"https?://|www\.|[^@\s]+@")
 
 
 class TextStream:
@@ -176,7 +186,7 @@ class _Filter(ABC):
 
 
 class SpokenText(_Filter):
-    """Takes out of an answer what can be seen but not said: headings, list marks and emphasis.
+    """Takes out of an answer what can be seen but not said: headings, list marks, emphasis, links.
 
     Line ends stay: they are pauses. A number is a list's mark only where it counts on from 1, so an
     answer such as "12. That was easy." keeps its beginning.
@@ -198,7 +208,8 @@ class SpokenText(_Filter):
                 self._line_start = False
             line, end, rest = self._held.partition("\n")
             if not end:
-                keep = 0 if final or not (tail := _EMPHASIS_END.search(line)) else len(tail[0])
+                tail = _LINK_OPEN.search(line) or _EMPHASIS_END.search(line)
+                keep = 0 if final or tail is None else len(tail[0])
                 line, rest = line[: len(line) - keep], line[len(line) - keep :]
             ready += self._say(line + end)
             self._held = rest
@@ -216,10 +227,38 @@ class SpokenText(_Filter):
             self._held = self._held[match.end() :]
 
     def _say(self, text: str) -> str:
-        said = _EMPHASIS.sub("", self._last + text)[1:]
+        said = _EMPHASIS.sub("", _LINK.sub(_linked, self._last + text))[1:]
         if said:
             self._last = said[-1]
         return said
+
+
+def _linked(link: re.Match[str]) -> str:
+    """Its words, and where it leads if anybody else could go there."""
+    words, address = link[1].strip(), link[2]
+    if not _ADDRESS.match(address):
+        return words
+    bare = address.rstrip("/").removeprefix("https://").removeprefix("http://")
+    known = words.rstrip("/").removeprefix("https://").removeprefix("http://") == bare
+    return f"{words} ({address})" if words and not known else address
+
+
+class InSigns(_Filter):
+    """Writes the formulas of an answer as people do, `x²` for `$x^2$`: LaTeX can neither be read in
+    captions nor said. A formula waits until all of it is there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last = ""
+
+    def _release(self, *, final: bool) -> str:
+        at = len(self._held) if final else undecided(self._held)
+        ready, self._held = self._held[:at], self._held[at:]
+        before = "" if self._last in "$\\^_" else self._last
+        written = with_formulas_in_signs(before + ready)[len(before) :]
+        self._last = ready[-1:] or self._last
+        return written
 
 
 class WithoutCalls(_Filter):

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from services.llm.blocks import Blocks, Shown
-from services.llm.text_stream import SpokenText, TextStream, WithoutCalls
+from services.llm.text_stream import InSigns, SpokenText, TextStream, WithoutCalls
+from visavis.formulas import with_formulas_in_signs
 
 
 def run(pieces: list[str] | list[bytes], stop: tuple[str, ...] = ()) -> tuple[list[str], bool]:
@@ -113,6 +114,11 @@ CASES = [
     ("#1 in the charts", "#1 in the charts"),
     ("snake_case __init__", "snake_case init"),
     ("It is 2**10, **5** and ***more***.", "It is 2**10, 5 and more."),
+    (
+        "~~Old~~ [the docs](https://a.b/c_(d)) and [top](#top), [a.b](http://a.b/)",
+        "Old the docs (https://a.b/c_(d)) and top, http://a.b/",
+    ),
+    ("[happy] Yes! [1] arr[0](x) and [", "[happy] Yes! [1] arr[0](x) and ["),
     ("> # Title\n> 1. First\n- **2.** + x", "Title\nFirst\n2. + x"),
     ("你好。\n- 第一\n- 第二", "你好。\n第一\n第二"),
     ("", ""),
@@ -132,13 +138,36 @@ def test_a_line_of_marks_with_wide_gaps_is_read_in_one_go() -> None:
 
 
 def test_words_do_not_wait() -> None:
-    spoken = SpokenText()
-    assert [spoken.feed(piece) for piece in ("Well", ", yes", "! It", " is")] == [
-        "Well",
-        ", yes",
-        "! It",
-        " is",
-    ]
+    pieces = ["Well", ", yes", "! It", " is", " $5", " or", " a", " bit"]
+    spoken, signs = SpokenText(), InSigns()
+    assert [spoken.feed(piece) for piece in pieces] == pieces
+    assert [signs.feed(piece) for piece in pieces] == [*pieces[:4], " ", "$5 or", *pieces[6:]]
+
+
+@pytest.mark.parametrize(
+    ("written", "signs"),
+    [
+        (r"It is $x^2$, \(\frac{a+b}{2c}\) or \[ \sqrt{2} \].", "It is x², (a + b)∕2c or √2."),
+        (r"$\frac{-b \pm \sqrt{b^2 - 4ac}}{2a}$", "(−b ± √(b² − 4ac))∕2a"),
+        (r"$$\int_0^1 x^n \, dx$$ and $\sum_{i=1}^{n} i$", "∫(0 … 1) xⁿ dx and ∑(i = 1 … n) i"),
+        (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", "a = b; c = d"),
+        (r"2 \times 3, \boxed{42}, x^{10}, 10^-6, x_{1}", "2 × 3, 42, x¹⁰, 10⁻⁶, x₁"),
+        (r"$\text{CO}_2$ at $25^\circ\text{C}$, $e^{i\pi}$", "CO₂ at 25°C, e^(iπ)"),
+        ("勾股定理是$a^2+b^2=c^2$。", "勾股定理是a² + b² = c²。"),
+        ("$5 and $6, US$5-$10, $HOME/bin:$PATH", "$5 and $6, US$5-$10, $HOME/bin:$PATH"),
+        (r"C:\new\text, \$5, snake_case, a^b, ^_^", r"C:\new\text, $5, snake_case, a^b, ^_^"),
+        (r"\(x", r"\(x"),  # the answer was as long as it may be
+        ("{" * 99 + r"\frac" * 99 + "$" * 99, None),
+    ],
+)
+def test_formulas_are_written_in_signs(written: str, signs: str | None) -> None:
+    whole = with_formulas_in_signs(written)
+    assert signs in (whole, None)
+    for size in (1, 2, 3, 7):
+        stream = InSigns()
+        pieces = [stream.feed(written[i : i + size]) for i in range(0, len(written), size)]
+        assert "".join([*pieces, stream.finish()]) == whole or signs is None
+    assert with_formulas_in_signs(whole) == whole or signs is None, "it may be read once more"
 
 
 @pytest.mark.parametrize(

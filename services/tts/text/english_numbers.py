@@ -46,10 +46,15 @@ _SQUARED = {
 # Words that the dictionary would spell.
 _WORDS = {"Ctrl": "Control", "Cmd": "Command", "JSON": "json"}
 _CHARACTERS = {
-    **dict(zip("，。：；！？（）", ",.:;!?()", strict=True)),
+    **dict(zip("，。：；！？（）", (", ", *".:;!?()"), strict=True)),
     "⅓": "1/3", "⅔": "2/3", "⅕": "1/5", "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
     "≥": " greater than or equal to ", "≤": " less than or equal to ", "≠": " not equal to ",
     "≈": " approximately ", "√": " square root of ", "‰": " per mille", "∞": " infinity ",
+    "∛": " cube root of ", "∓": " minus or plus ", "∈": " in ", "∉": " not in ", "∪": " union ",
+    "∩": " intersection ", "⊂": " subset of ", "⊆": " subset of ", "∅": " the empty set ",
+    "∀": " for all ", "∃": " there is ", "∂": " partial ", "∇": " nabla ", "∠": " angle ",
+    "⊥": " perpendicular to ", "∥": " parallel to ", "≡": " equivalent to ",
+    "∝": " proportional to ", "⇒": " implies ", "⇔": " if and only if ", "∘": " of ",
 }  # fmt: skip
 _TRANSLATED = str.maketrans(_CHARACTERS)
 _ENDINGS = (
@@ -154,6 +159,19 @@ def _spoons(match: re.Match[str]) -> str:
     return f" {_SHORT[match.group(1).lower()]}{'' if few else 's'}"
 
 
+def _over(match: re.Match[str]) -> str:
+    """A part as it is called, up to tenths."""
+    above, below = match.groups()
+    return f"{above}/{below}" if int(above) < int(below) <= 10 else f"{above} over {below}"
+
+
+def _bounded(match: re.Match[str]) -> str:
+    sign, least, most = match.groups()
+    name = {"∑": "sum", "∏": "product", "∫": "integral"}[sign]
+    bounds = f" from {least} to {most}" if most else f" over {least}" if least else ""
+    return f" the {name}{bounds} of "
+
+
 def _closed(match: re.Match[str]) -> str:
     """Without what parts thousands."""
     return re.sub(r"[ .]", "", match.group())
@@ -167,7 +185,23 @@ def _spelled(match: re.Match[str]) -> str:
     return " ".join(match.group())
 
 
+# A letter that stands for a number, in a formula.
+_LETTER = r"(?:[b-zA-Z]|alpha|beta|gamma|theta|phi|omega|pi)\b"
+_FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log of"}
+_RELATED = r"(?:[=<>±×÷+−]|(?:not )?equal to|than|approximately|over)"
 _RULES: tuple[tuple[str, _Say], ...] = (
+    # Formulas.
+    (r"(?<![\w.)])(\d+)∕(\d+)(?![\w.(])", _over),
+    (r"\s*∕\s*", " over "),
+    (r"([∑∏∫])(?:\(([^()]+?)(?: … ([^()]+))?\))?", _bounded),
+    (r"\blim\((\w+) → ([^()]+)\)", r" the limit as \1 goes to \2 of "),
+    (
+        rf"\b(sin|cos|tan|ln)(?=\(|[²³]|\s\(?\d*{_LETTER})",
+        lambda match: _FUNCTIONS[match.group()],
+    ),
+    (rf"(?<![\w'’])a(?=[²³^]|\s+{_RELATED}\s|\s+(?:less|greater) than )", "A."),
+    (r"(?<=[=<>±×÷+−]\s)a(?![\w'’]|\s\w)", "A."),
+    (r"(?<=[a-z])′", " prime"),
     (r"\^2(?!\.?\d)", "²"),
     (r"\^3(?!\.?\d)", "³"),
     # Addresses and names of files.
@@ -299,7 +333,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     (r"(?<=[\d½¼¾])\.(?=[\s\"'”’)\]]|$)", " ."),
 )  # fmt: skip
 _PLAIN = re.compile(
-    rf"(?!.*(?:{_TAKEN_WRONG}|\b(?:{'|'.join(_WORDS)})\b))[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?"
+    rf"(?!.*(?:{_TAKEN_WRONG}|\b(?:{'|'.join((*_WORDS, *_FUNCTIONS))})\b))"
+    r"[A-Za-z'’\s]*(?<!\bno)(?<!\bfig)(?<!\bSun)[.,:;!?]?"
 )
 _COMPILED = tuple((re.compile(pattern), say) for pattern, say in _RULES)
 

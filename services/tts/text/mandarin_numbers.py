@@ -89,7 +89,8 @@ _CURRENCIES |= {f"{whose}$": name for whose, name in DOLLARS.items()}
 _SYMBOLS = {
     "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
     "≤": "小于等于", ">": "大于", "<": "小于", "&": "和", "@": "艾特", "№": "号", "±": "正负",
-    "√": "根号", "≠": "不等于", "∞": "无穷大", "²": "的平方", "³": "的立方",
+    "√": "根号", "≠": "不等于", "∞": "无穷大", "²": "的平方", "³": "的立方", "∕": "除以",
+    "−": "减", "∛": "三次根号", "∈": "属于", "∪": "并", "∩": "交", "∠": "角",
 }  # fmt: skip
 _MEASURES = (
     "个只条张把本位名次件种样天年周岁倍台辆部家座层间块片颗粒头匹架艘支根瓶杯碗盘双对套份万亿千百"
@@ -172,7 +173,8 @@ def _percent(match: re.Match[str]) -> str:
 
 
 def _fraction(match: re.Match[str]) -> str:
-    return f"{say_integer(match.group(2))}分之{say_integer(match.group(1))}"
+    above, below = filter(None, match.groups())
+    return f"{say_integer(below)}分之{say_integer(above)}"
 
 
 def _amount(match: re.Match[str]) -> str:
@@ -318,7 +320,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<=\d)\s+(?=\d{1,2}/\d{1,2}(?![\d/]))"), _written("又")),
     (re.compile(r"(血压\D{0,4}\d{2,3})/(?=\d{2,3})"), _written(r"\1，")),
     (re.compile(r"(?<![\d/])24/7(?:小时)?(?![\d/])"), _written("七天二十四小时")),
-    (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])"), _fraction),
+    (re.compile(r"(?<![\d/])(\d{1,3})/(\d{1,3})(?![\d/])|(\d+)∕(\d+)"), _fraction),
     (
         re.compile(
             r"(?<=[\dA-Za-z²³元块万里米次度升克吨人件字])/"

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from anyascii import anyascii
 
+from visavis.formulas import with_formulas_in_signs
+
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
 # Of a link whose words were said in several phrases.
 _LINK_END = re.compile(r"\]\([^)\s]*\)")
@@ -42,34 +44,29 @@ _EMPHASIS = re.compile(r"[*`~]+|(?<!\w)_+|_+(?!\w)")
 _TIMES = re.compile(
     r"(?<=\d)\s*[*×]\s*(?=\d)|(?:(?<=^[a-z\d])|(?<=[^\w*][a-z\d]))\s?\*\s?(?=[a-z\d](?![\w*]))"
 )
+_DOT = re.compile(r"(?<=[a-z\d)])\s?·\s?(?=[a-z\d(])")
+# An address that is told beside words, which are enough to hear.
+_BESIDE = re.compile(r"(?<=\w)\s?[(（](?:https?://|www\.|[\w.+-]+@)[^\s()（）]+[)）]")
+_SIZE = re.compile(r"(?<![\w|])\|([^\s|](?:[^|\n]{0,20}[^\s|])?)\|(?![\w|])")
 # C# and F# are names.
 _HASH = re.compile(r"(?<!(?<![A-Za-z0-9])[CF])#+(?!\d)")
 _WITHOUT_UNDERSCORES = re.compile(r"(?<!\S)(?!\S*@|\S*://|www\.)\S+")
-_POWER = re.compile(r"[⁰¹²³⁴-⁹⁻]{2,}|[⁰¹⁴-⁹]")
-_POWER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
-_FORMULA = re.compile(r"\$(?=[A-Za-z\\(])([^$\n]{1,100})\$(?!\d)")
-# LaTeX, which language models write mathematics in.
-_LATEX = re.compile(r"\\[A-Za-z(\[]|[\^_]\{")
-_LATEX_SIGNS = {
-    "times": "×", "cdot": "×", "div": "÷", "pm": "±", "leq": "≤", "le": "≤", "geq": "≥", "ge": "≥",
-    "neq": "≠", "ne": "≠", "approx": "≈", "infty": "∞", "rightarrow": "→", "to": "→",
-    "left": "", "right": "", "displaystyle": "", "quad": " ", "degree": "°",
-}  # fmt: skip
-_LATEX_SIGN = re.compile(rf"\\({'|'.join(_LATEX_SIGNS)})(?![A-Za-z])\s?")
-_LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]*)\}\s*\{([^{}]*)\}")
-_LATEX_GROUPS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"\\(?:text|mathrm|mathbf|boxed)\s*\{([^{}]*)\}"), r"\1"),
-    (re.compile(r"\\sqrt\s*\{([^{}]*)\}"), r"√\1"),
-    (re.compile(r"\^(?:\\circ\b|\{\s*\\circ\s*\})"), "°"),
-    (re.compile(r"\^\{([^{}]*)\}"), r"^\1"),
-    (re.compile(r"_\{([^{}]*)\}"), r" \1"),
+_POWER = re.compile(r"[⁰¹²³⁴-⁹⁻⁺ⁿⁱ]{2,}|[⁰¹⁴-⁹ⁿⁱ]")
+_POWER_DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ⁿⁱ", "0123456789-+ni")
+# Of a formula in a Mandarin sentence: signs at letters, which no rule for numbers says.
+_AT_LETTERS = re.compile(
+    r"\S*(?:://|www\.|@)\S*"
+    r"|(?<![A-Za-z\d/每])(?<!\d )([A-Za-z]|\))([²³])"
+    r"|(?<=[A-Za-z)])\^\(?([-−]?[A-Za-z\d+]+)\)?"
+    r"|([∑∏∫])\(([^()]+?)(?: … ([^()]+))?\)"
+    r"|(?<=[A-Za-z²³)方])\s*([=≠≤≥<>≈±×÷∕+−∈∪∩])\s*|\s*([=≠≤≥<>≈±×÷∕+−∈∪∩√∛∠])\s?(?=[A-Za-z(√])"
 )
-_LATEX_DEPTH = 4
-_LATEX_FORMULA = re.compile(r"(?s)\\\(.{0,300}?\\\)|\\\[.{0,300}?\\\]")
-_LATEX_MINUS = re.compile(r"(?<=[\w})])\s*-\s*(?=[\w(\\])")
-_LARGEST_PART = 10
-"""Of fractions that dictionaries read as such: 3/12 would be a day of March."""
-_LATEX_BOUNDS = re.compile(r"\\[()\[\]]|\$\$")
+_SAID_AT_LETTERS = {
+    "=": "等于", "≠": "不等于", "≤": "小于等于", "≥": "大于等于", "<": "小于", ">": "大于",
+    "≈": "约等于", "±": "加减", "×": "乘以", "÷": "除以", "∕": "除以", "+": "加", "∈": "属于",
+    "∪": "并", "∩": "交", "√": "根号",
+    "∛": "三次根号", "∠": "角", "²": "的平方", "³": "的立方", "∑": "求和", "∏": "求积", "∫": "积分",
+}  # fmt: skip
 _TWO_STARS = re.compile(r"(?<=\w)\*\*(?=\d)")
 _NO_POWER = re.compile(r"(?<![\w)])\^|\^(?![\w(-])")
 _ARROW = re.compile(r"(?<=\s)<?[-=]{1,2}>(?=\s)")
@@ -85,6 +82,7 @@ _FULL_WIDTH |= {code: code - 0xFEE0 for code in (*range(0xFF41, 0xFF5B), 0xFF05)
 _FULL_WIDTH |= {0x2010: 0x2D, 0x2011: 0x2D} | {
     code: code - 0x2050 for code in range(0x2080, 0x208A)
 }
+_FULL_WIDTH |= dict(zip(map(ord, "ᵢⱼₖₘₙ₊₋"), (" i", " j", " k", " m", " n", "+", "-"), strict=True))
 # Units that are one character: "100㎡".
 _FULL_WIDTH |= {ord(sign): unicodedata.normalize("NFKC", sign) for sign in "㎎㎏㎜㎝㎞㎖㎾㎐㎒㎓"}
 _FULL_WIDTH |= {ord("㎡"): "m²", ord("㎢"): "km²", ord("㎥"): "m³"}
@@ -127,26 +125,29 @@ _UNIT_SIGNS = frozenset("Ωμ")
 _FULL_WIDTH |= {0x2160 + at: str(at + 1) for at in range(12)}
 _FULL_WIDTH |= {0x2170 + at: str(at + 1) for at in range(12)}
 _FULL_WIDTH |= {0x2460 + at: f" {at + 1}, " for at in range(20)}
-_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠<>√₹₩")
+_OPENERS = frozenset("\"'“‘(（「『《【[$€£¥￥-−+~.#@&°±≈≥≤≠<>√∛∑∏∫∠∂∇∀∃¬₹₩")
 
 
 def clean(text: str) -> str:
     """`text` without what cannot be spoken: markup, emoji, control characters; "" where nothing is
     left."""
-    text = unicodedata.normalize("NFC", text.replace("\r", "\n")).translate(_FULL_WIDTH)
+    text = with_formulas_in_signs(text.replace("\r", "\n"))
+    text = unicodedata.normalize("NFC", text).translate(_FULL_WIDTH)
     text = _NOTE.sub("", _LINK_END.sub("", _LINK.sub(r"\1", _FENCE.sub(" ", text))))
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
-    if _LATEX.search(text):
-        text = _said_latex(text)
-    text = _COLON.sub(":", _TIMES.sub(" × ", _FORMULA.sub(r"\1", text)))
+    text = _COLON.sub(":", _DOT.sub(" × ", _TIMES.sub(" × ", _BESIDE.sub("", text))))
     text = _GREEK_LETTER.sub(_greek, _MICRO.sub(r"\1µ", text))
     text = _OTHER_LETTERS.sub(_in_latin_letters, text)
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)
     text = _NO_POWER.sub(" ", _TWO_STARS.sub("^", _ARROW.sub("→", text)))
     text = _HASH.sub(" ", _EMPHASIS.sub("", _SPAN.sub("–", _ABOUT.sub("≈", text))))
     text = _MENU.sub(r"\1, ", text)
+    in_mandarin = any(map(is_han, text))
+    text = _SIZE.sub(r"\1的绝对值" if in_mandarin else r" absolute value of \1", text)
+    if in_mandarin:
+        text = _AT_LETTERS.sub(_in_mandarin, text)
     if "_" in text:
         text = _WITHOUT_UNDERSCORES.sub(lambda match: match.group().replace("_", " "), text)
     text = text.replace("|", ", ").replace("\\", " ")
@@ -155,24 +156,20 @@ def clean(text: str) -> str:
     return text if any(char.isalnum() for char in text) else ""
 
 
-def _said_latex(text: str) -> str:
-    """Formulas in signs that are said; of what is not known the backslash goes later."""
-    text = _LATEX_FORMULA.sub(lambda match: _LATEX_MINUS.sub(" − ", match.group()), text)
-    text = _LATEX_SIGN.sub(lambda match: _LATEX_SIGNS[match.group(1)], _LATEX_BOUNDS.sub(" ", text))
-    for _ in range(_LATEX_DEPTH):  # from the innermost outwards
-        before = text
-        for pattern, said in _LATEX_GROUPS:
-            text = pattern.sub(said, text)
-        text = _LATEX_FRACTION.sub(_fraction, text)
-        if text == before:
-            break
-    return text.replace("{", " ").replace("}", " ")
-
-
-def _fraction(match: re.Match[str]) -> str:
-    above, below = (part.strip() for part in match.groups())
-    known = (above + below).isdecimal() and int(above) < int(below) <= _LARGEST_PART
-    return f"{above}/{below}" if known else f" {above} ÷ {below} "
+def _in_mandarin(match: re.Match[str]) -> str:
+    """A sign of a formula as it is said; an address stays."""
+    base, degree, power, sign, least, most, after, before = match.groups()
+    if base:
+        return base + _SAID_AT_LETTERS[degree]
+    if power:
+        return f"的{'负' if power[0] in '-−' else ''}{power.lstrip('-−')}次方"
+    if sign:
+        bounds = f"从{least.replace(' = ', '等于')}到{most}" if most else ""
+        return f"{bounds}{_SAID_AT_LETTERS[sign]}，"
+    if after or before:
+        minus = "减" if after else "负"
+        return _SAID_AT_LETTERS.get(after or before, minus)
+    return match.group()
 
 
 def _greek(match: re.Match[str]) -> str:
