@@ -107,11 +107,12 @@ export class Conversation {
   /** Whether it has come to something; else the start screen says why. */
   async #begin(connection, connect) {
     this.#starting = connection;
+    this.toasts.over("start");
     try {
       await connect();
     } catch (error) {
       this.#phase = "start";
-      if (this.#starting) this.report(error); // else the visitor has left the line
+      if (this.#starting) this.report(error, "start"); // else the visitor has left the line
       return false;
     } finally {
       this.#starting = null;
@@ -267,6 +268,7 @@ export class Conversation {
     if (status === "reconnecting") this.stage.state("idle");
     this.stage.connection(status);
     if (status === "live") {
+      this.toasts.over("gateway");
       void this.#catchUp();
       void this.#findMissed();
     }
@@ -282,7 +284,7 @@ export class Conversation {
   say(words) {
     const answered = this.connection?.say(words);
     if (!answered) {
-      this.toasts.error(text("notice.offline"));
+      this.toasts.error(text("notice.offline"), "gateway");
       return false;
     }
     for (const message of this.#sent) if (message.missed) this.#sent.delete(message); // this is all of it

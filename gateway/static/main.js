@@ -61,7 +61,7 @@ class Page {
     button: byId("microphone"),
     connection: () => this.conversation.connection,
     preferences: this.preferences,
-    onError: (message) => this.toasts.error(message),
+    toasts: this.toasts,
   });
   recording = new RecordButton({
     button: byId("record"),
@@ -105,7 +105,7 @@ class Page {
     avatarsChanged: () => void this.prepare(),
     prepareFace: () => this.head.prepare(),
     face: (stream) => this.head.follow(stream),
-    report: (error) => this.report(error),
+    report: (error, about) => this.report(error, about),
   });
 
   async open() {
@@ -177,6 +177,7 @@ class Page {
         await Promise.all([this.voices.load(), this.avatars.load()]);
         await this.showChoices();
       });
+      this.toasts.over("gateway");
     } catch (error) {
       this.report(error);
     }
@@ -245,16 +246,17 @@ class Page {
     const [fault, newName] = [nameFault(typed), addressOf(typed)];
     if (fault || newName === name) {
       this.ownAvatar.show(name);
-      if (fault) this.toasts.error(fault);
+      if (fault) this.toasts.error(fault, "avatar");
       return;
     }
     try {
       await this.avatars.rename(name, newName);
     } catch (error) {
       this.ownAvatar.show(name);
-      this.report(error);
+      this.report(error, "avatar");
       return;
     }
+    this.toasts.over("avatar");
     await this.choose({ avatar: newName });
   }
 
@@ -338,7 +340,8 @@ class Page {
   typing(message) {
     const words = message.value.trim();
     byId("send").disabled = !words;
-    if (message.value.length === message.maxLength) this.toasts.error(text("compose.full"));
+    if (message.value.length === message.maxLength) this.toasts.error(text("compose.full"), "message");
+    else this.toasts.over("message");
     if (SENTENCE_ENDS.test(words)) {
       this.#forgetTyped();
       this.conversation.typing(words);
@@ -359,6 +362,7 @@ class Page {
     event.preventDefault();
     const words = message.value.trim();
     if (!words || !this.conversation.say(words)) return;
+    this.toasts.over("message");
     message.value = "";
     this.#returned = "";
     byId("send").disabled = true;
@@ -373,10 +377,11 @@ class Page {
     this.#returned = [before, words].filter(Boolean).join(" "); // in the order in which it was sent
     message.value = [this.#returned, typed.slice(before.length).trim()].filter(Boolean).join(" ");
     byId("send").disabled = false;
-    this.toasts.error(text("notice.unheard"));
+    this.toasts.error(text("notice.unheard"), "unheard");
   }
 
   heard(words) {
+    this.toasts.over("unheard");
     const message = byId("message");
     if (message.value.trim() !== words) return;
     message.value = "";
@@ -440,8 +445,11 @@ class Page {
     }
   }
 
-  report(error) {
-    this.toasts.error(error.status === 0 ? text("error.unreachable") : inPlainWords(error.message));
+  /** @param {string} about for which it is over, beside the gateway itself; "": it leaves by itself */
+  report(error, about = "") {
+    const away = AWAY.includes(error.status);
+    const message = error.status === 0 ? text("error.unreachable") : inPlainWords(error.message);
+    this.toasts.error(message, about || (away ? "gateway" : ""));
   }
 }
 

@@ -20,11 +20,12 @@ export class RecordButton {
     try {
       if (recording) await this.#finish();
       else await this.#begin();
+      this.toasts.over("recording");
     } catch (error) {
       // The film that a lost network kept from coming is still there: the next press asks for it.
       if (recording && !REFUSED.includes(error.status)) this.goOn(this.#since_ms);
       else this.reset();
-      this.toasts.error(error.status === 0 ? text("error.unreachable") : error.message);
+      this.toasts.error(error.status === 0 ? text("error.unreachable") : error.message, "recording");
     } finally {
       this.button.disabled = false;
     }

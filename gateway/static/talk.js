@@ -11,18 +11,15 @@ export class TalkButton {
 
   /**
    * @param {object} parts button, connection() (the running one or null),
-   *   preferences, onError(message)
+   *   preferences, toasts
    */
-  constructor({ button, connection, preferences, onError }) {
-    this.button = button;
-    this.connection = connection;
-    this.preferences = preferences;
-    this.onError = onError;
+  constructor({ button, connection, preferences, toasts }) {
+    Object.assign(this, { button, connection, preferences, toasts });
     this.#listen();
     this.#microphone.addEventListener("ended", () => {
       this.#show("off");
       void this.connection()?.setMicrophone(null);
-      onError(text("mic.ended"));
+      toasts.error(text("mic.ended"), "microphone");
     });
   }
 
@@ -84,9 +81,10 @@ export class TalkButton {
       this.#show(error.reason === "mic.denied" ? "denied" : "off");
       this.#microphone.stop();
       void this.connection()?.setMicrophone(null); // it may have had the one of before
-      this.onError(text(error instanceof MicrophoneError ? error.reason : "mic.failed"));
+      this.toasts.error(text(error instanceof MicrophoneError ? error.reason : "mic.failed"), "microphone");
       return;
     }
+    this.toasts.over("microphone");
     this.#mute(this.#push && !this.#held);
   }
 

@@ -150,6 +150,29 @@ async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole_until_it_is_cl
     await page.click(".toast-close")
 
 
+async def test_what_is_told_covers_no_control_and_stays_until_it_can_be_read(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.clock.install()
+    await start(page, stub)
+    for message in ("Too short.", "This takes its time to be read. " * 8):
+        stub.push({"type": "error", "code": "busy", "message": message})
+    toasts = page.locator(".toast")
+    await expect(toasts).to_have_count(2)
+    for screen in SCREENS:
+        await resize(page, screen)
+        told, bar, send = await boxes(page, "#toasts", ".top-actions", ".compose")
+        assert bar["bottom"] <= told["top"] and told["bottom"] <= send["top"], screen
+    await page.clock.fast_forward(6_000)
+    await expect(toasts).to_have_count(1)
+    await toasts.hover()
+    await page.clock.fast_forward(20_000)
+    await expect(toasts).to_have_count(1)
+    await page.mouse.move(0, 0)
+    await page.clock.fast_forward(2_000)
+    await expect(toasts).to_have_count(0)
+
+
 async def test_controls_rest_have_names_and_are_large_enough_for_fingers(
     page: Page, stub: StubGateway
 ) -> None:

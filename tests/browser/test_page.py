@@ -67,7 +67,7 @@ async def test_what_goes_wrong_at_the_start_and_later_is_told(
 ) -> None:
     """A full gateway, WebRTC that fails, an error, and what the voice cannot do."""
     alerts = page.locator(".toast[role=alert]")
-    stub.script.full = "all 4 seats are taken, try again later"
+    stub.script.full = "all 4 seats are taken" + ", try again later" * 30
     await open_page(page, stub)
     await page.click("#start-type")
     await expect(alerts).to_contain_text("all 4 seats are taken")
@@ -76,6 +76,7 @@ async def test_what_goes_wrong_at_the_start_and_later_is_told(
     await page.click("#start-type")
     await expect(page.locator(".toast", has_text="WebSocket")).to_be_visible()
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    await expect(alerts, "that is over").to_have_count(0)
     assert await body(page, "transport") == "websocket"
     stub.push({"type": "error", "code": "busy", "message": "another microphone speaks here"})
     await expect(alerts.last).to_contain_text("another microphone")
