@@ -294,7 +294,7 @@ function rowsOf(markdown) {
       const row = document.createElement("tr");
       for (const words of line.trim().replace(/^\||\|$/g, "").split("|")) {
         const cell = document.createElement(index || lines.length < 2 ? "td" : "th");
-        cell.textContent = words.replaceAll("**", "").trim();
+        cell.textContent = words.replace(/\*\*|`/g, "").trim();
         row.append(cell);
       }
       return row;

@@ -217,7 +217,7 @@ async def test_captions_grow_are_joined_cut_and_have_code_and_tables_beside_them
         {"type": "answer", "turn": 5, "text": "Look.\n"},
         {**shown, **code, "text": "<b>"},
         {**shown, **code, "text": "x</b>\n"},
-        {**shown, **table, "text": "| n | n² |\n|---|---|\n| **2** | 4 |\n"},
+        {**shown, **table, "text": "| n | n² |\n|---|---|\n| **2** | `4` |\n"},
         {"type": "answer", "turn": 5, "text": "That is it.", "final": True},
     )
     blocks = page.locator(".line[data-side=shown]")

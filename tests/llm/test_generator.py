@@ -143,6 +143,8 @@ async def test_code_is_no_voice_in_hand() -> None:
         ("So:\n```py\nif x:\n    ", "    y()\n```\nDone.", [Shown(1, "py", "y()\n"), "Done."]),
         ("So:\n```py\nx\n```\n", "\n```\ny\n```", [Shown(2, "", "y\n")]),
         ("So:\n\n| a |\n|---|", "\n| 1 |\nDone.", [Shown(1, "markdown", "| 1 |\n"), "Done."]),
+        ("| a |\n|---|", "\n| $x_{1}^2$ |\n", [Shown(1, "markdown", "| x₁² |\n")]),
+        ("It costs x² + $5", " or $y^2$.", [" or y²."]),
         # What was said is not said again, and a piece that is held back does not come twice.
         ("This is the whole of it. ", " This is the whole of it. Yes.", []),
         ("A smile 😀", "‍🔥 burns.", ["‍🔥 burns."]),
