@@ -1,4 +1,4 @@
-"""Formulas as language models write them, in LaTeX, and as people write them on a line: `x² + 1/2`.
+"""Formulas as language models write them, in LaTeX, and as people write them on a line: `x² + 1∕2`.
 
 Pure. What a voice makes of the signs is its own affair.
 """
@@ -90,11 +90,13 @@ _DELIMITED = re.compile(
     re.DOTALL,
 )
 _OPENER = re.compile(r"[$\\]|[\^_](?=\{|[-−]?\d*\Z)")
-_WORDS = re.compile(r"(?<![\\{A-Za-z])[A-Za-z]{2,} +[A-Za-z]{2,}(?![A-Za-z])")
+_WORDS = re.compile(
+    r"(?<![\\{A-Za-z])[^\W\d_]{2,} +[^\W\d_]{2,}(?![^\W\d_])|[，。；！？]|[\u4e00-\u9fff]{8}"
+)
 _IN_TEXT = re.compile(r"\\(?:text\w*|mathrm|operatorname|mbox)\s*\{[^{}]*\}?")
 # An amount that goes on as no formula does.
 _MONEY = re.compile(
-    r"\$\d[\d.,]*(?:[kKMmB]|bn)?(?:[).,;:!?，。、]|\s+(?![-−+=*/^<>\\×÷])\S|\s*[-–/]\$?\d)"
+    r"\$\d[\d.,]*(?:[kKMmB]|bn)?(?:[).,;:!?、\u4e00-\u9fff]|\s+(?![-−+=*/^<>\\×÷])\S|\s*[-–/]\$?\d)"
 )
 # Without anything around it.
 _POWER = re.compile(r"(?<=[\w)\]])\^(?:\{([^{}]{1,60})\}|([-−]?\d{1,4})(?![\d.]))")
@@ -191,7 +193,7 @@ def _may_be_inline(formula: str) -> bool:
 
 
 def _says_something(formula: str) -> bool:
-    """Whether it has two words in a row, as no formula has."""
+    """Whether it has two words in a row, or as much in Mandarin, as no formula has."""
     return _WORDS.search(_IN_TEXT.sub("", formula)) is not None
 
 

@@ -142,6 +142,8 @@ def test_words_do_not_wait() -> None:
     spoken, signs = SpokenText(), InSigns()
     assert [spoken.feed(piece) for piece in pieces] == pieces
     assert [signs.feed(piece) for piece in pieces] == [*pieces[:4], " ", "$5 or", *pieces[6:]]
+    for written in ("要$5左", "要$5，", "用$PATH，", "в $HOME есть всё ", "$HOME/bin is on "):
+        assert InSigns().feed(written) == written
 
 
 @pytest.mark.parametrize(

@@ -328,6 +328,7 @@ def test_names_are_no_roman_numerals_and_generations_no_generals(written: str, s
 
 def test_a_letter_that_stands_alone_is_no_article() -> None:
     letters = EnglishLetters()
+    assert "ˈA" not in letters.parts("It was a less than good tan I got.", 99)[0]
     assert letters.parts("A", 9) == ["ˈA,"]
     assert letters.parts("A. ", 9) == ["ˈA."]
 

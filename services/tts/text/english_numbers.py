@@ -186,9 +186,9 @@ def _spelled(match: re.Match[str]) -> str:
 
 
 # A letter that stands for a number, in a formula.
-_LETTER = r"(?:[b-zA-Z]|alpha|beta|gamma|theta|phi|omega|pi)\b"
+_LETTER = r"(?:[b-z]|alpha|beta|gamma|theta|phi|omega|pi)\b"
 _FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log of"}
-_RELATED = r"(?:[=<>±×÷+−]|(?:not )?equal to|than|approximately|over)"
+_RELATED = r"(?:[=<>±×÷+−]|not equal to|over)"
 _RULES: tuple[tuple[str, _Say], ...] = (
     # Formulas.
     (r"(?<![\w.)])(\d+)∕(\d+)(?![\w.(])", _over),
@@ -199,7 +199,7 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         rf"\b(sin|cos|tan|ln)(?=\(|[²³]|\s\(?\d*{_LETTER})",
         lambda match: _FUNCTIONS[match.group()],
     ),
-    (rf"(?<![\w'’])a(?=[²³^]|\s+{_RELATED}\s|\s+(?:less|greater) than )", "A."),
+    (rf"(?<![\w'’])a(?=[²³^]|\s+{_RELATED}\s|\s+(?:less|greater) than (?:or|[\db-z]\b))", "A."),
     (r"(?<=[=<>±×÷+−]\s)a(?![\w'’]|\s\w)", "A."),
     (r"(?<=[a-z])′", " prime"),
     (r"\^2(?!\.?\d)", "²"),
