@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
@@ -129,6 +130,9 @@ class SessionInfo(BaseModel):
     """A session as it is now."""
 
     id: str
+    created_at: datetime | None = Field(
+        None, description="UTC; null where a gateway of an earlier version has it"
+    )
     language: str
     voice: str
     avatar: str

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -58,6 +59,8 @@ class SessionRecord(BaseModel):
     model_config = ConfigDict(hide_input_in_errors=True)  # keys of broadcasts are among it
 
     id: str
+    created_at: datetime | None = None
+    """Earlier versions do not tell."""
     options: Options
     persona: str
     welcome: str
@@ -258,6 +261,7 @@ class Handover:
             record.timelines,
             utterance=record.utterance,
             saying=record.saying,
+            created_at=record.created_at,
         )
         if record.room is not None:
             await self._rooms.adopt(session, record.room)
@@ -276,6 +280,7 @@ def _record_of(session: Session, room: dict[str, Any] | None, most: int) -> Sess
     timelines = (session.records.timeline(session.id, turn.turn) for turn in turns)
     return SessionRecord(
         id=session.id,
+        created_at=session.created_at,
         options=session.options,
         persona=session.persona,
         welcome=session.answering.welcome.text,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -88,6 +89,7 @@ class Session:
     ) -> None:
         """owner: name of the app that made it; "": an operator did."""
         self.id = session_id
+        self.created_at = datetime.now(UTC)
         self.owner = owner
         self.persona = persona
         self.unwanted = False
@@ -314,8 +316,10 @@ class Session:
         *,
         utterance: int,
         saying: int,
+        created_at: datetime | None,
     ) -> None:
-        """Go on where it stood in another gateway."""
+        """Go on where it stood in another gateway. created_at: None where that did not tell."""
+        self.created_at = created_at or self.created_at
         self._conversation.carry_on(epoch, said)
         self._ears.carry_on(utterance)
         self.unasked.sayings.newest = saying

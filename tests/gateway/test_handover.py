@@ -141,6 +141,7 @@ async def test_a_session_goes_on_where_it_stood(
     doubles.script.voice_s = 1.0
     session = await opened(theirs, language="zh", persona="A sage.")
     name, events = session.id, session._events
+    made = (await theirs.call("GET", f"/v1/sessions/{name}")).json()
     first = await session.ask("Who are you?")
     await collect(session, "speaking")
     leaving.inside.registry.gateways = []  # the one that takes its place has just begun
@@ -153,9 +154,10 @@ async def test_a_session_goes_on_where_it_stood(
     await left
     assert not leaving.inside.sessions.all()
     # Whoever still asks the old one is sent on; what is new is made elsewhere.
-    assert (await theirs.call("GET", f"/v1/sessions/{name}")).json()["language"] == "zh"
-    made = await theirs.call("POST", "/v1/sessions", json={})
-    assert gateway.inside.sessions.has(made.json()["id"])
+    moved = (await theirs.call("GET", f"/v1/sessions/{name}")).json()
+    assert (moved["language"], moved["created_at"]) == ("zh", made["created_at"])
+    new = await theirs.call("POST", "/v1/sessions", json={})
+    assert gateway.inside.sessions.has(new.json()["id"])
     with pytest.raises(GatewayError, match="about to end"):
         await opened(theirs)
     session = await joined(client, name)

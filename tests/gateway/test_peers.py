@@ -103,7 +103,7 @@ async def test_new_sessions_go_where_most_room_is_and_either_lists_all(
     for url in (gateway.url, other.url):
         async with GatewayClient(url, KEY) as asked:
             listed = (await asked.call("GET", "/v1/sessions")).json()["sessions"]
-            assert sorted(session["id"] for session in listed) == sorted(made)
+            assert [session["id"] for session in listed] == made, "the oldest first"
             for session in made[-2:]:
                 told = (await asked.call("GET", f"/v1/sessions/{session}")).json()
                 assert told["id"] == session

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -46,6 +47,7 @@ def info_of(session: Session) -> SessionInfo:
     options = session.options
     return SessionInfo(
         id=session.id,
+        created_at=session.created_at,
         language=options.language,
         voice=options.voice,
         avatar=options.avatar,
@@ -165,13 +167,19 @@ async def place(session_id: str, gateway: TheGateway) -> PlaceInfo:
 
 @router.get("")
 async def list_sessions(request: Request, gateway: TheGateway, caller: TheCaller) -> SessionList:
-    """All open sessions, of every gateway that answers; to an app those that it made."""
+    """All open sessions, of every gateway that answers, the oldest first; to an app those that it
+    made.
+    """
     everything = caller.role is Role.OPERATOR
     mine = (s for s in gateway.sessions.all() if everything or s.owner == caller.owner)
     sessions = [info_of(session) for session in mine]
     for answer in await gateway.carrier.ask_others(gateway.peers, request):
         sessions += SessionList.model_validate(answer).sessions
-    return SessionList(sessions=sessions)
+    return SessionList(sessions=sorted(sessions, key=_began))
+
+
+def _began(session: SessionInfo) -> datetime:
+    return session.created_at or datetime.min.replace(tzinfo=UTC)
 
 
 @router.post("/{session_id}/token", responses=responses(400, 404, 413, 422))
