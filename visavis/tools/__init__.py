@@ -12,4 +12,5 @@
 - `precision`: what a lower precision costs in words, sound and lips
 - `charts`: timelines and figures as SVG
 - `output`: files that commands write, checked before any work is done
+- `shown`: what they print, on terminals of any width and into pipes
 """

@@ -55,7 +55,6 @@ from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
 from visavis.tools.bench.figures.processes import find_processes
 from visavis.tools.bench.figures.report import machine, machine_kind
-from visavis.tools.bench.figures.tables import wide_console
 from visavis.tools.bench.figures.turn_figures import TurnFigures, groups_of, standing
 from visavis.tools.bench.held_out import own_clips, ready_held_out
 from visavis.tools.bench.latency import LatencyBench, LatencyPlan
@@ -75,6 +74,7 @@ from visavis.tools.bench.visitor.visitor import Drawer
 from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.output import check_output, write_json
+from visavis.tools.shown import output_console
 from visavis.tools.stack.process import LARGE_PAGES, log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
@@ -167,7 +167,7 @@ def main(
     check_output(json_path, ".json")
     for variable in settings_in(os.environ):
         del os.environ[variable]
-    console = wide_console()
+    console = output_console(highlight=False)
     chosen = _known("models", models, PROFILES)
     modes = _known("peers", peers, PEERS)
     python = ready_python(venv or default_folder(), console)

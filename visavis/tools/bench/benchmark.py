@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -14,11 +15,12 @@ from rich.text import Text
 
 from visavis.client import GatewayClient
 from visavis.tools.bench.figures.report import Row, models_of, report
-from visavis.tools.bench.figures.tables import Steps, counts_table, figures_table, wide_console
+from visavis.tools.bench.figures.tables import Steps, counts_table, figures_table
 from visavis.tools.bench.visitor.visitor import Transport as Carrier
 from visavis.tools.charts import draw_spread
 from visavis.tools.cli.running_gateway import running_gateway
 from visavis.tools.output import check_output, write_json, write_output
+from visavis.tools.shown import output_console
 
 T = TypeVar("T")
 
@@ -73,7 +75,7 @@ class Benchmark:
     """More flags of a stack that is started, by process."""
     replicas: Mapping[str, int] = field(default_factory=dict)
     """How many there are to be of a process in a stack that is started, where not one."""
-    console: Console = field(default_factory=wide_console)
+    console: Console = field(default_factory=partial(output_console, highlight=False))
     services: list[dict[str, Any]] = field(default_factory=list)
     """What the gateway tells of each replica, once `measure` has been called."""
 

@@ -16,12 +16,12 @@ from typing import Annotated, Literal
 import numpy as np
 import psutil
 import typer
-from rich.table import Table
 
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.supervision import cancelled_at_last
 from visavis.tools.bench.benchmark import Benchmark, Json
 from visavis.tools.bench.figures.report import machine_kind
+from visavis.tools.shown import Table
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.tools.stack.plain_service import plain_service
@@ -257,7 +257,6 @@ Costs = Mapping[int, Mapping[str, FaceCost]]
 
 def _table(costs: Costs, shown: str) -> Table:
     table = Table("faces", "", title=f"{shown}, 25 pictures a second for each face")
-    table.title_justify = "left"
     for column in ("CPU a picture", "of a core", "pictures/s each", "kbit/s each"):
         table.add_column(column, justify="right")
     for count, by_name in costs.items():

@@ -14,7 +14,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.client import GatewayClient
@@ -32,6 +31,7 @@ from visavis.tools.bench.visitor.clips import RATE_HZ, Clip, choose, load_clips
 from visavis.tools.bench.visitor.trace import Trace
 from visavis.tools.bench.visitor.visitor import visit
 from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.shown import Table
 from visavis.tools.speech import recognise
 from visavis.tools.stack.keys import stack_secret
 from visavis.wire.clock import MonotonicClock
@@ -199,7 +199,7 @@ def values_of(heard: WordErrors, said: WordErrors, lips: Mapping[str, Lips]) -> 
 
 def quality_table(values: Values, latency: Mapping[str, Mapping[str, float]]) -> Table:
     """Quality, and under it the latency that it goes with."""
-    table = Table("figure", "value", "of", title="Quality", title_justify="left")
+    table = Table("figure", "value", "of", title="Quality")
     for name, (value, unit, over) in values.items():
         table.add_row(name, "-" if value is None else written(round(value, 4), unit), over)
     if latency:

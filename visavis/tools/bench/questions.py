@@ -30,6 +30,7 @@ from visavis.tools.bench.visitor.clips import (
     span_of_synthetic,
 )
 from visavis.tools.cli.models import pull_profile
+from visavis.tools.shown import output_console
 from visavis.tools.speech import synthesise
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -230,7 +231,7 @@ def questions(
 
     The benchmarks do this by themselves at first use.
     """
-    console = Console(highlight=False)
+    console = output_console(highlight=False)
     for name in SETS:
         folder = ready_set(name, profile, console, anew=anew)
         console.print(f"{name}: {len(SETS[name])} clips in {folder}", soft_wrap=True)

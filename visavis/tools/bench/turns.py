@@ -15,7 +15,6 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.serving.authentication.access import Access
@@ -29,6 +28,7 @@ from visavis.tools.bench.figures.word_errors import count_errors, words
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.output import check_output, write_output
+from visavis.tools.shown import Table
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.keys import stack_secret
 from visavis.tools.stack.plain_service import plain_service
@@ -351,7 +351,10 @@ _NOTES = (
 
 def turns(
     folder: Annotated[
-        Path, typer.Argument(help="Labelled set: labels.jsonl and the clips that it names.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Labelled set: labels.jsonl and the clips that it names."
+        ),
     ] = Path("tests/turns"),
     language: Annotated[str, typer.Option(help="Only clips of this language (en, zh).")] = "",
     half: Annotated[
@@ -453,7 +456,7 @@ def _line(turn: TurnOutcome) -> str:
 
 def _by_category(done: Sequence[TurnOutcome]) -> Table:
     """Cut off, and seconds from the end of speech, for each kind of turn."""
-    table = Table("", "turns", "half", title="By category", title_justify="left")
+    table = Table("", "turns", "half", title="By category")
     for column in ("n", "cut off", "heard", "end P50", "P90", "max", "no end", "errors", "paused"):
         table.add_column(column, justify="right")
     keys = sorted({(t.clip.language, t.clip.category, t.clip.half) for t in done})
@@ -475,7 +478,7 @@ def _by_category(done: Sequence[TurnOutcome]) -> Table:
 
 def _told_and_true(found: Reliability) -> Table:
     """The reliability diagram in figures."""
-    table = Table("told", title="Probability that a turn is over", title_justify="left")
+    table = Table("told", title="Probability that a turn is over")
     for column in ("pauses", "mean told", "came true"):
         table.add_column(column, justify="right")
     for held in found.bins:

@@ -1,5 +1,6 @@
 """The `visavis` command.
 
+- `leaving`: Ctrl-C while a command is being imported
 - `main`: every command, mounted
 - `up`: `visavis up`, the whole stack and its table
 - `running_gateway`: the gateway that a command talks to, started where none answers

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
-from rich.table import Table
 
 from visavis.client import MIC_RATE_HZ, GatewayError, GatewaySession
 from visavis.serving.errors import InvalidInputError, VisavisError
@@ -22,6 +21,7 @@ from visavis.styles import STYLES
 from visavis.tools.bench.visitor.clips import read_mono
 from visavis.tools.cli.running_gateway import ApiKey, running_gateway
 from visavis.tools.output import check_output, write_output
+from visavis.tools.shown import Table, output_console
 
 _SOUND_SUFFIXES = {".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".webm"}
 # After the sound has ended: pauses are judged, the answer thought and spoken.
@@ -67,7 +67,7 @@ def ask(
     """
     check_output(output, ".mp4")
     spoken = spoken_question(question)
-    console = Console()
+    console = output_console()
 
     async def run() -> tuple[Exchange, bytes | None]:
         async with running_gateway(url, api_key, profile, console, command="ask") as client:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.store import load_manifest
@@ -19,6 +18,7 @@ from visavis.serving.authentication.access import Certificates
 from visavis.serving.errors import ModelStoreError
 from visavis.serving.settings import secret_in
 from visavis.tools.cli.models import ProgressBars, tell_problem
+from visavis.tools.shown import Table, output_console
 from visavis.wire.bus import Bus
 from visavis.wire.permissions import Login, User
 
@@ -292,9 +292,9 @@ def list_made(model_dir: ModelDir = None) -> None:
         size = f"{manifest.size_bytes / 1e6:,.0f}"
         table.add_row(manifest.name, kind, Text(manifest.summary), Text(manifest.licence), size)
     if bundles:
-        Console().print(table)
+        output_console().print(table)
     elif not problems:
-        Console().print("None was made yet. `visavis bundle make --help` tells how.")
+        output_console().print("None was made yet. `visavis bundle make --help` tells how.")
     for problem in problems:
         tell_problem(problem)
 
@@ -315,7 +315,7 @@ def share(
     Example: `visavis bundle share joe --nats nats://10.0.0.5:4222 --nats-password-file
     keys/operator`
     """
-    console = Console()
+    console = output_console()
 
     async def put(bus: Bus) -> bool:
         with ProgressBars(console) as bars:
@@ -337,7 +337,7 @@ def unshare(
 ) -> None:
     """Take a bundle back from the bus. Machines that have it keep it."""
     _on_bus(lambda bus: unshare_bundle(bus, name), nats, password_file, ca)
-    Console().print(Text(f"{name} is shared no more"), soft_wrap=True)
+    output_console().print(Text(f"{name} is shared no more"), soft_wrap=True)
 
 
 @bundle_app.command()
@@ -348,7 +348,7 @@ def remove(name: ListedName, model_dir: ModelDir = None) -> None:
     from visavis.bundles.making import remove_bundle
 
     folder = remove_bundle(name, model_dir)
-    Console().print(Text(f"Removed {folder}"), soft_wrap=True)
+    output_console().print(Text(f"Removed {folder}"), soft_wrap=True)
 
 
 def _on_bus(
@@ -380,7 +380,7 @@ def _make_and_show(
     replace: bool,
 ) -> None:
     """Run a maker with a line about what it does; then show what was made, and what comes next."""
-    console = Console()
+    console = output_console()
     try:
         from visavis.bundles.making import BundleOrder
 
@@ -407,7 +407,7 @@ def _make_and_show(
 
 
 def _show_files(console: Console, manifest: BundleManifest) -> None:
-    table = Table(title=f"{manifest.name}: {manifest.summary}", title_justify="left")
+    table = Table(title=f"{manifest.name}: {manifest.summary}")
     table.add_column("file", no_wrap=True)
     table.add_column("MB", justify="right")
     table.add_column("sha256", overflow="ellipsis", no_wrap=True)

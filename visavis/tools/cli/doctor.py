@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.store.catalogue import default_catalog, default_model_dir
@@ -25,6 +24,7 @@ from visavis.tools.cli.doctor_checks import (
     check_port,
     check_weights,
 )
+from visavis.tools.shown import Table, output_console
 
 _COLOURS = {Level.OK: "green", Level.NOTE: "yellow", Level.WRONG: "red"}
 
@@ -59,7 +59,7 @@ def doctor(
     Ends with status 1 if something that is needed is missing; every such line comes
     with the command that mends it.
     """
-    console = Console()
+    console = output_console()
     try:
         with console.status("Looking …"):
             findings = list(examine(profile, model_dir, host, port))

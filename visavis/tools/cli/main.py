@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 import threading
@@ -18,6 +19,7 @@ from typer.core import TyperGroup
 
 from visavis.client.errors import GatewayError, NoGatewayError
 from visavis.serving.errors import VisavisError
+from visavis.tools.cli.leaving import INTERRUPTED, leaving_at_once
 
 _BENCHMARKS = {
     "questions": "visavis.tools.bench.questions:questions",
@@ -51,6 +53,8 @@ _COMMANDS = {
     "bundle": "visavis.tools.cli.bundle:bundle_app",
 }
 _MARKUP: Final = "markdown"
+_PANELS_FROM = 100
+"""Columns of a terminal: in fewer, the panels of a command's help cut off the names of options."""
 _KEY_REFUSED = ("unauthenticated", "invalid_api_key")
 
 
@@ -63,19 +67,32 @@ class _Imported(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         module, _, attribute = self._places[name].partition(":")
-        found = getattr(import_module(module), attribute)
+        with leaving_at_once():
+            found = getattr(import_module(module), attribute)
         holder = typer.Typer(rich_markup_mode=_MARKUP)
         if isinstance(found, typer.Typer):
             holder.add_typer(found, name=name)
         else:
             holder.command(name)(found)
-        return typer.main.get_group(holder).commands[name]
+        command = typer.main.get_group(holder).commands[name]
+        if shutil.get_terminal_size().columns < _PANELS_FROM:
+            _have_plain_help(command)
+        return command
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._places)
 
     def __len__(self) -> int:
         return len(self._places)
+
+
+def _have_plain_help(command: Any) -> None:
+    """A command, or each of a group's: the group's own, a list of them, has room anywhere."""
+    if isinstance(command, TyperGroup):
+        for one in command.commands.values():
+            _have_plain_help(one)
+    else:
+        command.rich_markup_mode = None
 
 
 def _group_of(places: Mapping[str, str]) -> type[TyperGroup]:
@@ -121,7 +138,7 @@ def visavis(
 
 
 def main() -> None:
-    """Run the command; an error that we know ends in one line and status 1."""
+    """Run the command; an error that we know ends in one line and status 1, Ctrl-C in 130."""
     if isinstance(sys.stdout, TextIOWrapper):  # an answer may hold what the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     if threading.current_thread() is threading.main_thread():
@@ -129,6 +146,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         app()
+    except KeyboardInterrupt:  # before the command has begun
+        sys.exit(INTERRUPTED)
     except VisavisError as error:
         told = str(error)
         if isinstance(error, NoGatewayError):

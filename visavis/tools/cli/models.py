@@ -19,7 +19,6 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.compile.plans.cache import PlanCache
@@ -35,6 +34,8 @@ from visavis.bundles.store.choice import bundle_here, settled_bundles
 from visavis.bundles.store.installed import inspect
 from visavis.bundles.store.pulling.puller import Pulled, choose_profile, pull
 from visavis.serving.errors import ModelStoreError
+from visavis.tools.cli.leaving import INTERRUPTED
+from visavis.tools.shown import Table, output_console
 
 models_app = typer.Typer(
     name="models",
@@ -173,8 +174,9 @@ def list_bundles(model_dir: ModelDir = None) -> None:
 
 
 def _show_list(model_dir: Path | None) -> None:
-    catalog, folder, console = default_catalog(model_dir), default_model_dir(model_dir), Console()
-    table = Table(title=f"Bundles in {folder}", title_justify="left")
+    catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
+    console = output_console()
+    table = Table(title=f"Bundles in {folder}")
     table.add_column("bundle", no_wrap=True)
     table.add_column("what it is", overflow="fold")
     table.add_column("MB", justify="right", no_wrap=True)
@@ -204,7 +206,7 @@ def _kept_table(kept: Sequence[Path]) -> Table:
     for path in kept:
         size_bytes[path.parent.name] += path.stat().st_size
     folder = kept[0].parents[1]
-    table = Table(title=f"Laid out for this processor, in {folder}", title_justify="left")
+    table = Table(title=f"Laid out for this processor, in {folder}")
     table.add_column("bundle", no_wrap=True)
     table.add_column("MB", justify="right", no_wrap=True)
     for bundle, size in sorted(size_bytes.items()):
@@ -214,7 +216,7 @@ def _kept_table(kept: Sequence[Path]) -> Table:
 
 def _profiles_table(catalog: Catalog, folder: Path) -> Table:
     """Which bundles each role of each profile takes; of several the one that runs."""
-    table = Table(title="Profiles", title_justify="left")
+    table = Table(title="Profiles")
     table.add_column("profile", no_wrap=True)
     table.add_column("role", no_wrap=True)
     table.add_column("bundles", overflow="fold")
@@ -259,7 +261,7 @@ def pull_bundles(
     Examples: `visavis models pull --profile better` and
     `visavis models pull whisper-base hibari-en`.
     """
-    console = Console()
+    console = output_console()
     try:
         names = list(bundles or [])
         if profile is not None or not names:
@@ -270,8 +272,8 @@ def pull_bundles(
         raise _fail(error) from error
     except KeyboardInterrupt as error:
         console.print("Stopped. Run the same command again: it goes on where it was.")
-        raise typer.Exit(130) from error
-    table = Table(title=f"Bundles in {default_model_dir(model_dir)}", title_justify="left")
+        raise typer.Exit(INTERRUPTED) from error
+    table = Table(title=f"Bundles in {default_model_dir(model_dir)}")
     table.add_column("bundle")
     table.add_column("MB", justify="right")
     table.add_column("took", justify="right")
@@ -290,7 +292,7 @@ def verify_bundles(
     Without a name, every bundle that was pulled or made. Exit status 1 if a bundle that was asked
     for is missing, or one is damaged or outdated.
     """
-    console = Console()
+    console = output_console()
     try:
         catalog, folder = default_catalog(model_dir), default_model_dir(model_dir)
         asked = bool(bundles or profile)
@@ -345,7 +347,7 @@ def licences(
     table.add_column("note", overflow="fold")
     for manifest in manifests:
         table.add_row(manifest.name, Text(manifest.licence), Text(manifest.licence_note))
-    Console().print(table)
+    output_console().print(table)
     for problem in problems:
         tell_problem(problem)
 

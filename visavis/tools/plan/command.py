@@ -27,6 +27,7 @@ from visavis.tools.plan.placement import LATENCIES, MOST_SESSIONS, Plan, Refusal
 from visavis.tools.plan.placement import plan as find_plan
 from visavis.tools.plan.prediction import Scene
 from visavis.tools.plan.profiles import Profile, profile_of
+from visavis.tools.shown import output_console
 
 AUTO = "auto"
 _SHIPPED = Path(__file__).with_name("profiles.toml")
@@ -144,7 +145,7 @@ def plan(
     Figures whose name ends in _estimate were never measured: measure them on your own hardware and
     give them with --profiles. docs/plan.md tells how all of it is worked out.
     """
-    console = Console(soft_wrap=True)
+    console = output_console(soft_wrap=True)
     check_output(compose, ".yaml")
     check_output(json_path, ".json")
     if kubernetes is not None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from rich.table import Table
-
 from visavis.tools.bench.figures.intervals import Interval
 from visavis.tools.plan.backtest import OUTSIDE, TOLERANCE, BackTest, Row
 from visavis.tools.plan.inventory import GB
@@ -18,12 +16,13 @@ from visavis.tools.plan.prediction import (
 )
 from visavis.tools.plan.profiles import ESTIMATE, SERVICES, Profile
 from visavis.tools.plan.queueing import MOST_BUSY
+from visavis.tools.shown import Table
 
 
 def placement_table(plan: Plan) -> Table:
     """A line for each replica on a card, and for a service's processes on a machine."""
     title = f"Where {plan.wanted.sessions} sessions are served, profile {plan.scene.profile.name}"
-    table = Table(title=title, title_justify="left")
+    table = Table(title=title)
     for name in ("machine", "place", "service"):
         table.add_column(name, overflow="fold")
     for name in ("sessions", "at work", "of its most", "first of an answer, P95"):
@@ -54,7 +53,7 @@ def _order(load: SeatLoad) -> tuple[int, int, int]:
 
 def devices_table(plan: Plan) -> Table:
     """What cards and machines are asked for, of what they have."""
-    table = Table("device", title="Memory and utilisation", title_justify="left")
+    table = Table("device", title="Memory and utilisation")
     for name in ("memory planned", "of", "busy"):
         table.add_column(name, justify="right", overflow="fold")
     prediction = plan.prediction
@@ -160,7 +159,7 @@ def estimates(profile: Profile) -> Iterator[str]:
 def sources_table(profile: Profile) -> Table:
     """Each figure and where it comes from."""
     title = f"Figures of profile {profile.name}, as published with visavis or given by --profiles"
-    table = Table("figure", title=title, title_justify="left")
+    table = Table("figure", title=title)
     table.add_column("value", justify="right", overflow="fold")
     table.add_column("from", overflow="fold")
     for service, figure in profile.sources():
@@ -172,7 +171,7 @@ def back_test_table(test: BackTest) -> Table:
     """Predicted beside measured. off: how much too large a prediction is; in: whether it lies in
     the interval of what was measured, as far as its answers tell."""
     title = "Predicted beside measured: from published figures, and from the lone visitor's"
-    table = Table("visitors", "figure", title=title, title_justify="left")
+    table = Table("visitors", "figure", title=title)
     within = f"{1 - OUTSIDE:.0%} interval"
     for name in ("measured", within, "published", "off", "in", "lone's", "off", "in"):
         table.add_column(name, justify="right", overflow="fold")

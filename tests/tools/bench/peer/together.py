@@ -34,10 +34,10 @@ from tests.tools.bench.peer_pipecat import (
 )
 from visavis.serving.errors import VisavisError
 from visavis.tools.bench.figures.report import machine
-from visavis.tools.bench.figures.tables import wide_console
 from visavis.tools.bench.questions import chosen_clips
 from visavis.tools.bench.visitor.clips import Clip
 from visavis.tools.output import check_output, write_json
+from visavis.tools.shown import output_console
 
 _HEARD_S = 15.0  # answers are heard to their ends, as by the visitors of `bench load`
 _SOON_S = 1.0
@@ -55,7 +55,7 @@ def main(
     """Measure step after step and print a table."""
     check_output(json_path, ".json")
     assert model in PROFILES and mode in MODES, f"{', '.join(PROFILES)}; {', '.join(MODES)}"
-    console = wide_console()
+    console = output_console(highlight=False)
     python = ready_python(default_folder(), console)
     clips = chosen_clips(None, "en", count, "tiny", console)
     plan = Plan(_HEARD_S, count, max_tokens, Weights.SAME)

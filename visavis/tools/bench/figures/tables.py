@@ -7,18 +7,17 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from visavis.tools.bench.figures.report import Row
+from visavis.tools.shown import Table
 
 _MEGABYTE = 1e6
-_LOG_WIDTH = 132
 
 
 def figures_table(title: str, rows: Iterable[Row]) -> Table:
     """One line for each figure; one that was not measured says so."""
-    table = Table("figure", title=title, title_justify="left")
+    table = Table("figure", title=title)
     for column in ("n", "P50", "19 times of 20", "P90", "P95", "max"):
         table.add_column(column, justify="right")
     for row in rows:
@@ -36,7 +35,7 @@ def figures_table(title: str, rows: Iterable[Row]) -> Table:
 def parts_table(rows: Iterable[tuple[Row, float]]) -> Table:
     """Where the time went: means, which add up, and how they are spread."""
     title = "Where the time went, against the ideal: all work hidden in the pause"
-    table = Table("", title=title, title_justify="left")
+    table = Table("", title=title)
     for column in ("mean", "P50", "P90"):
         table.add_column(column, justify="right")
     for row, mean in rows:
@@ -64,12 +63,6 @@ def counts_table(counts: Mapping[str, float]) -> Table:
     for name, value in counts.items():
         table.add_row(name.replace("_", " "), f"{value:g}")
     return table
-
-
-def wide_console() -> Console:
-    """The terminal as it is; wide enough for every table where it is a log file."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_LOG_WIDTH)
 
 
 class Steps:

@@ -6,13 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from visavis.tools.bench.figures.report import Summary
 from visavis.tools.bench.load.exchange import STAGE_FIGURES
 from visavis.tools.bench.load.knee import JUDGED, Knee, Limits, lone_of
 from visavis.tools.bench.load.results import PICTURE_BEHIND, StepResult
 from visavis.tools.charts import Picture, ticks
+from visavis.tools.shown import Table
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _HEIGHT, _GAP = 760, 70, 170, 86, 240, 70
 _INKS = ("#2a6f97", "#c1562c", "#5b8e3e", "#7a4e9f", "#a68a2d", "#4a4a4a", "#cf6f9a")
@@ -37,7 +36,7 @@ def _seconds(summary: Summary | None) -> str:
 
 
 def _columns(title: str, steps: Sequence[StepResult]) -> Table:
-    table = Table("visitors", title=title, title_justify="left")
+    table = Table("visitors", title=title)
     for step in steps:
         table.add_column(str(step.sessions), justify="right")
     return table

@@ -14,7 +14,7 @@ from rich.text import Text
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.bench.benchmark import Json
 from visavis.tools.bench.figures.report import report
-from visavis.tools.bench.figures.tables import Steps, wide_console
+from visavis.tools.bench.figures.tables import Steps
 from visavis.tools.bench.load.command import (
     Carrier,
     Duration,
@@ -48,6 +48,7 @@ from visavis.tools.bench.simulate.results import (
 from visavis.tools.bench.simulate.run import Simulation, StepPlan, step_plans
 from visavis.tools.bench.simulate.words import ANSWER_SPAN, MOST_VISITORS
 from visavis.tools.output import check_output, write_json
+from visavis.tools.shown import output_console
 from visavis.tools.stack.process import log_dir
 
 N = TypeVar("N", int, float)
@@ -161,7 +162,7 @@ def simulate(
         visitors_per_client=visitors_per_client,
         transport=transport,
     )
-    console = wide_console()
+    console = output_console(highlight=False)
     done = _run(plans, load, console)
     _print(console, done)
     if json_path is not None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.table import Table
-
 from visavis.tools.bench.figures.report import Summary
 from visavis.tools.bench.load.pages import late_pictures
 from visavis.tools.bench.simulate.plan import STAGES
@@ -16,6 +14,7 @@ from visavis.tools.bench.simulate.results import (
     Likeness,
     SimulatedStep,
 )
+from visavis.tools.shown import Table
 
 _LATENCIES = (
     ("voice to voice", "voice_to_voice"),
@@ -34,7 +33,7 @@ def name_of(step: SimulatedStep) -> str:
 
 
 def _columns(title: str, steps: Sequence[SimulatedStep]) -> Table:
-    table = Table("visitors", title=title, title_justify="left")
+    table = Table("visitors", title=title)
     for step in steps:
         table.add_column(name_of(step), justify="right")
     return table
@@ -156,7 +155,7 @@ def carried_table(one: CarriedOn) -> Table:
         f"{one.sessions} sessions: CARRIED ON in a straight line from "
         f"{one.measured_sessions} simulated ones, not measured"
     )
-    table = Table("what", "carried on", "its limit", title=title, title_justify="left")
+    table = Table("what", "carried on", "its limit", title=title)
     table.add_row("gateways, cores", f"{one.gateway_cores:.0f}", "a process uses one core")
     table.add_row(
         "gateway processes",

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
@@ -42,6 +41,7 @@ from visavis.tools.cli.engine.output import BuildBar, EngineChoice, bench_table
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.plan.measured import Measured
 from visavis.tools.plan_bench import BATCHES, BenchRow, bench_engine
+from visavis.tools.shown import output_console
 from visavis.wire.clock import MonotonicClock
 
 
@@ -86,7 +86,7 @@ def bench(
     json_path: Path | None = None,
 ) -> None:
     """Measure every chosen plan and its fallback; print a table, draw a picture, write figures."""
-    console = Console()
+    console = output_console()
     check_output(picture, ".svg")
     check_output(json_path, ".json")
     requests = chosen_requests(bundle, choice)

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import typer
-from rich.console import Console
 from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
@@ -33,13 +32,15 @@ from visavis.tools.cli.engine.output import (
     plans_table,
     run_cancellable,
 )
+from visavis.tools.cli.leaving import INTERRUPTED
+from visavis.tools.shown import output_console
 
 T = TypeVar("T")
 
 
 def build(bundle: str, choice: EngineChoice, *, force: bool) -> None:
     """Build what is chosen of `bundle`, and print a line for each plan."""
-    console = Console()
+    console = output_console()
     requests = chosen_requests(bundle, choice)
     trt, target = chosen_compiler(choice)
     builder = PlanBuilder(trt, target, PlanCache(choice.plan_dir))
@@ -92,12 +93,12 @@ def stoppable(work: Callable[[Cancelled], T], bar: BuildBar) -> T:
         )
     except PlanCancelledError as error:
         bar.say("Stopped. Plans that were finished are kept; of the unfinished nothing is left.")
-        raise typer.Exit(130) from error
+        raise typer.Exit(INTERRUPTED) from error
 
 
 def list_plans(choice: EngineChoice) -> None:
     """Print every plan of the cache with its state."""
-    cache, console = PlanCache(choice.plan_dir), Console()
+    cache, console = PlanCache(choice.plan_dir), output_console()
     compilers = _installed_compilers()
     with console.status("Reading …"):
         entries = [
@@ -170,7 +171,7 @@ def _asked_for(entry: PlanEntry, choice: EngineChoice) -> PlanRequest | None:
 
 def check(bundles: Sequence[str], choice: EngineChoice) -> None:
     """Compile all that is chosen, print a table; raises typer.Exit (1) if something failed."""
-    console = Console()
+    console = output_console()
     trt, target = chosen_compiler(choice)
     requests, left_out = _requests(bundles, choice)
     builder = PlanBuilder(trt, target, PlanCache(choice.plan_dir))

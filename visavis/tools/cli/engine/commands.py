@@ -39,7 +39,9 @@ class FlavourName(StrEnum):
     TENSORRT = "tensorrt"
 
 
-Bundle = Annotated[str, typer.Argument(help="Bundle name; see `visavis models list`.")]
+Bundle = Annotated[
+    str, typer.Argument(metavar="BUNDLE", help="Bundle name; see `visavis models list`.")
+]
 Plans = Annotated[list[str] | None, typer.Option("--plan", help="Only this plan of the bundle.")]
 Precisions = Annotated[
     list[PrecisionName] | None,

@@ -30,6 +30,7 @@ from visavis.tools.cli.engine.output import (
     megabytes,
     tensors_table,
 )
+from visavis.tools.shown import output_console
 
 
 def loaded_facts(trt: Any, target: Target, cached: CachedPlan) -> str:
@@ -54,7 +55,7 @@ def loaded_facts(trt: Any, target: Target, cached: CachedPlan) -> str:
 
 def inspect(bundle: str, choice: EngineChoice, *, layers: bool) -> None:
     """Print what is known of each chosen plan."""
-    console = Console()
+    console = output_console()
     requests = chosen_requests(bundle, choice)
     trt, target = chosen_compiler(choice)
     builder = PlanBuilder(trt, target, PlanCache(choice.plan_dir))

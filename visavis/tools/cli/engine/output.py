@@ -13,7 +13,6 @@ from typing import TypeVar
 from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
@@ -23,7 +22,9 @@ from visavis.bundles.compile.plans.record import LayerInfo, PlanRecord, TensorIn
 from visavis.bundles.compile.survey import Checked
 from visavis.bundles.store.recipe import Precision, ProfileSpec
 from visavis.serving.errors import PlanCancelledError
+from visavis.tools.cli.leaving import INTERRUPTED
 from visavis.tools.plan_bench import BenchRow
+from visavis.tools.shown import Table
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,6 @@ class EngineChoice:
 # ------------------------------------------------------------ a running build
 
 _DRAW_EVERY_S = 0.1
-_INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
 
 T = TypeVar("T")
 
@@ -130,7 +129,7 @@ def run_cancellable(
         except KeyboardInterrupt:
             # The compiler does not listen. Python cannot shut down in order around it.
             on_give_up()
-            os._exit(_INTERRUPTED)
+            os._exit(INTERRUPTED)
     except BaseException:
         asked.set()  # nobody waits for it any more, and it holds what others wait for
         raise
@@ -262,7 +261,7 @@ def megabytes(size_bytes: int) -> str:
 
 def _table(title: str, *columns: str) -> Table:
     """A table without frames; a column named `x:` is of numbers."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, pad_edge=False)
     for name in columns:
         numeric = name.endswith(":")
         table.add_column(

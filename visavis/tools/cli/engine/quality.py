@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.compile.plans.findings import Finding, findings_path, keep_findings
@@ -16,6 +15,7 @@ from visavis.bundles.store import load_manifest
 from visavis.bundles.store.catalogue import pullable_catalog
 from visavis.bundles.store.recipe import Precision
 from visavis.serving.errors import ModelStoreError, PlanError
+from visavis.tools.shown import Table, output_console
 
 _CLIPS = Path(__file__).parents[4] / "tests" / "clips"
 
@@ -38,7 +38,8 @@ Clips = Annotated[
 
 def quality(
     bundle: Annotated[
-        list[str] | None, typer.Argument(help="Only these bundles; else all that are pulled.")
+        list[str] | None,
+        typer.Argument(metavar="BUNDLE", help="Only these; else all that are pulled."),
     ] = None,
     precision: Annotated[
         list[LowerPrecision] | None, typer.Option(help="Only this precision; else both.")
@@ -70,7 +71,7 @@ def quality(
     except ImportError as error:
         raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
 
-    console = Console()
+    console = output_console()
     if clips is None and _CLIPS.is_dir():
         clips = _CLIPS
     absent: list[str] = []

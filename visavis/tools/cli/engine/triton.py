@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.store import bundle_path, load_manifest
@@ -21,6 +19,7 @@ from visavis.bundles.triton.repository import ServingChoice, Written, write_netw
 from visavis.engine import TritonOptions
 from visavis.serving.errors import InvalidInputError, ModelStoreError, UnknownNameError
 from visavis.tools.cli.engine.output import megabytes
+from visavis.tools.shown import Table, output_console
 
 _PATIENCE_S = 30.0
 
@@ -42,9 +41,12 @@ class PlanPrecision(StrEnum):
 
 
 def triton_repository(
-    folder: Annotated[Path, typer.Argument(help="Where the repository is written.")],
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where the repository is written.")
+    ],
     bundle: Annotated[
-        list[str] | None, typer.Argument(help="Only these bundles; else all that are here.")
+        list[str] | None,
+        typer.Argument(metavar="BUNDLE", help="Only these; else all that are here."),
     ] = None,
     network: Annotated[
         list[str] | None,
@@ -91,7 +93,7 @@ def triton_repository(
         wait_us=wait_us,
         precision=precision.value,
     )
-    console = Console()
+    console = output_console()
     try:
         written = [
             write_network(folder, model, manifest, choice)
@@ -132,7 +134,7 @@ def triton_bench(
     asked = TritonOptions(url, network, at_once=askers, timeout_s=_PATIENCE_S)
     load = Load(model, usual_shapes(recipe), processes, askers, seconds, asked)
     difference = largest_difference(load)
-    table = Table("engine", title=f"{network}, {processes} processes", title_justify="left")
+    table = Table("engine", title=f"{network}, {processes} processes")
     for heading in ("rows/s", "median ms", "95 % ms", "client CPU ms/row"):
         table.add_column(heading, justify="right")
     table.add_column("batches (size: runs)")
@@ -140,7 +142,7 @@ def triton_bench(
         figures = (row.rows_per_s, row.median_ms, row.p95_ms, row.client_cpu_ms)
         batches = ", ".join(f"{size}: {runs}" for size, runs in row.batches.items())
         table.add_row(row.engine, *(f"{figure:,.1f}" for figure in figures), batches)
-    console = Console()
+    console = output_console()
     console.print(table)
     console.print(f"largest difference from ONNX Runtime: {difference:.3g}", highlight=False)
 
@@ -169,7 +171,7 @@ def _chosen(
 
 
 def _table(written: list[Written], folder: Path) -> Table:
-    table = Table("network", title=f"Written to {folder}", title_justify="left")
+    table = Table("network", title=f"Written to {folder}")
     table.add_column("largest batch", justify="right")
     table.add_column("MB", justify="right")
     for network in written:
