@@ -417,6 +417,8 @@ def news(state: str, error: str = "") -> str:
 
 
 BROADCAST, GONE = '201 Created\n{"id": "s"}', "204 No Content\n"
+READY = ('200 OK\n{"status": "ok"}', '200 OK\n{"status": "ok"}')
+"""What is asked before: whether a gateway is there, and a turn would work."""
 
 
 async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
@@ -424,7 +426,7 @@ async def test_a_broadcast_is_not_ended_by_news_that_fail_to_come(
 ) -> None:
     monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
     told = (news("live"), news("live"), "", news("live"), news("stopped"))
-    async with gateway_that_dies_after(BROADCAST, *told, GONE, GONE) as url:
+    async with gateway_that_dies_after(*READY, BROADCAST, *told, GONE, GONE) as url:
         printed = await command("live", "start", "rtmp://x/y", "--key", "k", "--url", url)
     lines = ("live: 1 s", "no news of it", "stopped: 1 s")
     assert [printed.count(line) for line in lines] == [2, 1, 1]
@@ -435,7 +437,7 @@ async def test_a_broadcast_that_fails_ends_its_command_with_the_reason(
 ) -> None:
     monkeypatch.setattr("visavis.tools.live._LOOK_S", 0.0)
     told = (news("connecting"), news("failed", "the key is refused"))
-    async with gateway_that_dies_after(BROADCAST, *told, GONE, GONE) as url:
+    async with gateway_that_dies_after(*READY, BROADCAST, *told, GONE, GONE) as url:
         with pytest.raises(
             VisavisError, match=r"rtmp://x: the broadcast failed: the key is refused"
         ):
@@ -460,6 +462,21 @@ async def test_a_broadcast_and_its_session_end_with_the_command(gateway: Running
 async def test_that_nothing_is_broadcast_is_said(gateway: RunningGateway) -> None:
     assert "Nothing is broadcast" in await command("live", "list", "--url", gateway.url)
     assert json.loads(await command("live", "list", "--json", "--url", gateway.url)) == []
+
+
+async def test_what_is_ended_is_told_and_that_nothing_was_broadcast() -> None:
+    def listed(*states: str) -> str:
+        told = (news(state).partition("\n")[2] for state in states)
+        return f'200 OK\n{{"broadcasts": [{", ".join(told)}]}}'
+
+    here, stopped = READY[0], news("stopped")
+    for broadcasts, named, said in (
+        ((listed("stopped", "live"), stopped), [], "Ended: broadcast b to rtmp://x, stopped: 1 s"),
+        ((listed("stopped"),), [], "Nothing of session s is broadcast."),
+        ((listed("stopped"), stopped), ["b"], "Over already: broadcast b to rtmp://x, stopped"),
+    ):
+        async with gateway_that_dies_after(here, *broadcasts) as url:
+            assert said in await command("live", "stop", "s", *named, "--url", url)
 
 
 async def test_avatars_of_a_gateway_are_made_listed_and_deleted(

@@ -8,7 +8,7 @@ import grpc.aio
 import numpy as np
 import pytest
 
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.lecture import (
     MAX_PART_CHARACTERS,
     LectureOptions,
@@ -65,6 +65,21 @@ def test_stored_part_comes_back_and_a_cut_off_one_does_not(tmp_path: Path) -> No
     file.write_bytes(file.read_bytes()[:-100])
     assert store.load("k") is None
     store.clear()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_run_into_one_video_is_told_and_leaves_the_first_one_alone(tmp_path: Path) -> None:
+    store = PartStore(tmp_path / "parts")
+    with store.held():
+        with pytest.raises(InvalidInputError, match="another run is writing this video"):
+            with PartStore(tmp_path / "parts").held():
+                raise AssertionError("both write")
+        with pytest.raises(InvalidInputError, match="another run"), store.held():
+            raise AssertionError("the first one's folder is gone")
+        store.save("k", Part([], np.zeros(0, np.int16)))
+    with store.held():
+        assert store.load("k") is not None, "what was made is kept for the next run"
+        store.clear()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from visavis.client import GatewayClient, GatewayError
+from visavis.client.errors import NoGatewayError
+from visavis.serving.errors import VisavisError
+from visavis.tools.cli import running_gateway
 from visavis.tools.cli.main import main
+from visavis.tools.cli.running_gateway import gateway_at
+from visavis.tools.stack.control import announced
 from visavis.tools.stack.nats_server import free_port
+from visavis.tools.stack.supervisor import SERVICES
 
 
 @pytest.mark.parametrize(
@@ -56,3 +67,61 @@ def test_an_address_or_key_that_is_none_is_told_in_a_line(
         main()
     told = capsys.readouterr().err
     assert (ended.value.code, told.count("\n")) == (1, 1) and expected in told
+
+
+# ------------------------------------------------------------ one that is not ready yet
+
+URL = "http://127.0.0.1:8080"
+NOBODY = httpx.ConnectError("refused")
+HERE, READY = httpx.Response(200, json={"status": "ok"}), httpx.Response(200, json={"status": "ok"})
+LACKS = httpx.Response(503, json={"status": "…", "missing": {"face": "no replica is running"}})
+
+
+@pytest.fixture
+def says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]]:
+    """What a gateway at URL answers to one request after the other; all of it is asked for."""
+    told: list[Any] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        answer = told.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    def client(**options: Any) -> httpx.AsyncClient:
+        return real(transport=httpx.MockTransport(respond), base_url=options["base_url"])
+
+    real = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", client)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(running_gateway, "_LOOK_S", 0.0)
+    yield told
+    assert not told
+
+
+async def test_a_stack_that_is_starting_is_waited_for_with_a_line(
+    says: list[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running_gateway, "_PATIENCE_S", 0.0)  # as long as it says that it starts
+    says += [NOBODY, NOBODY, HERE, LACKS, HERE, LACKS, HERE, READY]
+    with announced(8080):
+        async with gateway_at(URL, "", SERVICES):
+            pass
+    assert capsys.readouterr().err == f"The stack at {URL} is starting: waiting for it …\n"
+
+
+async def test_who_is_not_there_or_does_not_get_ready_is_not_waited_for_for_ever(
+    says: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with announced(8081), pytest.raises(NoGatewayError):
+        says.append(NOBODY)
+        async with gateway_at(URL, "", SERVICES):
+            pass
+    says += [HERE, LACKS]
+    async with gateway_at(URL, "", ["tts"]):
+        pass  # which it has
+    monkeypatch.setattr(running_gateway, "_PATIENCE_S", 0.0)
+    says += [HERE, LACKS, HERE, LACKS]
+    with pytest.raises(VisavisError, match="does not get ready: face: no replica is running"):
+        async with gateway_at(URL, "", SERVICES):
+            pass

@@ -62,6 +62,7 @@ def test_first_and_last_chunks_have_panels_of_their_own_and_no_name_breaks_the_p
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What a gateway answers, by path."""
     known: dict[str, Any] = {
+        "/healthz": {"status": "ok"},
         "/v1/sessions": {"sessions": [{"id": "old"}, {"id": "new"}]},
         "/v1/sessions/new/turns": [
             {"turn": 2, "voice_to_voice_ms": 1.0}, {"turn": 3, "voice_to_voice_ms": 2.0},

@@ -4,6 +4,7 @@ ends it.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -22,7 +23,7 @@ from visavis.serving.errors import SettingsError
 from visavis.tools.cli import up
 from visavis.tools.cli.main import app
 from visavis.tools.cli.up import replica_counts
-from visavis.tools.stack.control import socket_path
+from visavis.tools.stack.control import ask_restart, socket_path
 from visavis.tools.stack.nats_server import CannotListenError
 from visavis.tools.stack.supervisor import StackOptions
 
@@ -193,3 +194,35 @@ def test_a_stack_that_is_to_outlive_its_terminal_does(
 
     run_up(monkeypatch, tmp_path, stack_of(is_ready), signal.SIG_IGN)
     assert told == [signal.SIG_IGN]
+
+
+def test_who_restarts_a_stack_that_is_starting_is_told_and_waits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    steps: list[str] = []
+
+    async def ask(told: asyncio.Event) -> None:
+        async for step in ask_restart(socket_path(tmp_path, 1), ["face"]):
+            steps.append(step)
+            told.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    class Starting(stack_of(lambda: steps.append("ready"))):  # type: ignore[misc]
+        async def __aenter__(self) -> None:
+            while not socket_path(tmp_path, 1).exists():  # noqa: ASYNC110 - a socket, no event
+                await asyncio.sleep(0)
+            told = asyncio.Event()
+            self.asking = asyncio.create_task(ask(told))
+            await told.wait()
+            await super().__aenter__()
+
+    class Rolling:
+        def __init__(self, stack: Any) -> None:
+            pass
+
+        async def run(self, names: list[str], tell: Callable[[str], None]) -> None:
+            tell(f"{names} anew")
+
+    monkeypatch.setattr(up, "RollingRestart", Rolling)
+    run_up(monkeypatch, tmp_path, Starting)
+    assert steps == ["the stack is starting; it is waited for", "ready", "['face'] anew"]

@@ -101,6 +101,19 @@ class GatewayClient:
         self._answered = True
         return response.status_code in _A_GATEWAYS and not _is_page(response)
 
+    async def missing(self) -> dict[str, str]:
+        """What a turn would need and the gateway misses, "bus" or a service, and why.
+
+        Raises GatewayError where it does not answer.
+        """
+        try:
+            told = (await self._http.get("/readyz")).json()
+        except httpx.HTTPError as error:
+            raise unreachable(self.url, error, answered=self._answered) from error
+        except ValueError:  # somebody answers in its place
+            return {}
+        return dict(told.get("missing") or {}) if isinstance(told, dict) else {}
+
     async def call(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         """One request. Raises GatewayError with the gateway's own words."""
         await self.renew_token(path)

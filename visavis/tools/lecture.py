@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hashlib
 import json
 import logging
+import os
 import re
 import zipfile
 import zlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -18,7 +20,7 @@ import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.v1 import face_pb2, face_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire.media import MelChunk, PcmChunk, VideoChunk
 
@@ -85,6 +87,30 @@ class PartStore:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else holds it meanwhile; an empty folder does not stay.
+
+        Raises InvalidInputError where another run holds it, or it cannot be made.
+        """
+        with contextlib.ExitStack() as left:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                folder = os.open(self._folder, os.O_RDONLY)
+                left.callback(os.close, folder)
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidInputError(
+                    f"{self._folder}: another run is writing this video; wait for its end, or name "
+                    "another file"
+                ) from None
+            except OSError as error:
+                raise InvalidInputError(
+                    f"{self._folder}: cannot be made: {error.strerror}"
+                ) from error
+            left.callback(self._remove_empty)
+            yield
+
     def load(self, key: str) -> Part | None:
         """The part, or None if it is not there or was cut off while being written."""
         try:
@@ -117,7 +143,10 @@ class PartStore:
         """Remove the folder and what this store put there."""
         for file in [*self._folder.glob("*.npz"), *self._folder.glob("*.part")]:
             file.unlink()
-        if self._folder.is_dir() and not any(self._folder.iterdir()):
+        self._remove_empty()
+
+    def _remove_empty(self) -> None:
+        with contextlib.suppress(OSError):  # there is something in it, or it is gone
             self._folder.rmdir()
 
     def _path(self, key: str) -> Path:

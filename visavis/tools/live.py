@@ -14,7 +14,9 @@ from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import may_pass
 from visavis.client.session import again
 from visavis.serving.errors import VisavisError
-from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.cli.running_gateway import ApiKey, gateway_at
+from visavis.tools.shown import output_console
+from visavis.tools.stack.supervisor import SERVICES
 
 live_app = typer.Typer(
     no_args_is_help=True,
@@ -27,12 +29,16 @@ Url = Annotated[str, typer.Option(help="Gateway to talk to.")]
 Session = Annotated[str, typer.Option(help="Id of a session; empty: a new one, until Ctrl-C.")]
 _URL = "http://127.0.0.1:8080"
 _LOOK_S = 2.0
+_OVER = ("stopped", "failed")
 
 
 @live_app.command()
 def start(
     server: Annotated[
-        str, typer.Argument(help="As the platform shows it: rtmp(s)://…, or https://… for WHIP.")
+        str,
+        typer.Argument(
+            metavar="SERVER", help="As the platform shows it: rtmp(s)://…, or https://… for WHIP."
+        ),
     ],
     key: Annotated[
         str,
@@ -54,7 +60,8 @@ def start(
     """
 
     async def run() -> None:
-        async with GatewayClient(url, api_key) as client, contextlib.AsyncExitStack() as stack:
+        async with contextlib.AsyncExitStack() as stack:
+            client = await stack.enter_async_context(gateway_at(url, api_key, SERVICES))
             name = session
             if not name:
                 made = await client.call("POST", "/v1/sessions", json={"avatar": avatar})
@@ -64,8 +71,9 @@ def start(
             body = {"url": server, "key": key}
             target = (await client.call("POST", path, json=body)).json()
             stack.push_async_callback(_end, client, f"{path}/{target['id']}")
-            _console().print(f"Session {name}, broadcast {target['id']} to {target['target']}")
-            while target["state"] not in ("stopped", "failed"):
+            told = f"Session {name}, broadcast {target['id']} to {target['target']}"
+            _console().print(told, markup=False, soft_wrap=True)
+            while target["state"] not in _OVER:
                 await asyncio.sleep(_LOOK_S)
                 target = await _standing(client, f"{path}/{target['id']}")
                 _console().print(_line(target), markup=False)
@@ -85,7 +93,7 @@ def list_(
     """Show the broadcasts of all sessions."""
 
     async def run() -> list[tuple[str, dict[str, Any]]]:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key) as client:
             sessions = (await client.call("GET", "/v1/sessions")).json()["sessions"]
             found = []
             for one in sessions:
@@ -108,35 +116,41 @@ def list_(
 
 @live_app.command()
 def stop(
-    session: Annotated[str, typer.Argument(help="Id of the session.")],
-    broadcast: Annotated[str, typer.Argument(help="Id of the broadcast; empty: all.")] = "",
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Id of the session.")],
+    broadcast: Annotated[
+        str, typer.Argument(metavar="BROADCAST", help="Id of one; empty: all of it.")
+    ] = "",
     url: Url = _URL,
     api_key: ApiKey = "",
 ) -> None:
-    """End a broadcast, or all of a session."""
+    """End a broadcast, or all of a session; tell how each was."""
 
     async def run() -> None:
         path = f"/v1/sessions/{session}/broadcasts"
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key) as client:
             told = (await client.call("GET", path)).json()["broadcasts"]
-            running = [t["id"] for t in told if t["state"] not in ("stopped", "failed")]
+            running = [target["id"] for target in told if target["state"] not in _OVER]
             for name in [broadcast] if broadcast else running:
                 target = (await client.call("DELETE", f"{path}/{name}")).json()
-                _console().print(_line(target), markup=False)
+                begins = "Ended" if name in running else "Over already"
+                where = f"{begins}: broadcast {name} to {target['target']}"
+                _console().print(f"{where}, {_line(target)}", markup=False, soft_wrap=True)
+            if not (broadcast or running):
+                _console().print(f"Nothing of session {session} is broadcast.", markup=False)
 
     asyncio.run(run())
 
 
 @live_app.command()
 def links(
-    session: Annotated[str, typer.Argument(help="Id of the session.")],
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="Id of the session.")],
     url: Url = _URL,
     api_key: ApiKey = "",
 ) -> None:
     """Tell where viewers watch a session: a page, WHEP and HLS, with a token for them."""
 
     async def run() -> dict[str, Any]:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key) as client:
             path, role = f"/v1/sessions/{session}/token", {"role": "viewer"}
             told: dict[str, Any] = (await client.call("POST", path, json=role)).json()
             return told
@@ -177,7 +191,7 @@ async def _end(client: GatewayClient, path: str) -> None:
 
 
 def _console() -> Console:
-    return Console(highlight=False)
+    return output_console(highlight=False)
 
 
 def _line(target: dict[str, Any]) -> str:

@@ -35,7 +35,7 @@ def check_output(path: Path | None, suffix: str) -> None:
 
 def write_output(path: Path, content: str | bytes) -> None:
     """Raises VisavisError where the file cannot be written; one that was there stays, then."""
-    unfinished = path.with_name(f".{path.name}")
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")  # several commands may write it
     try:
         unfinished.write_bytes(content.encode() if isinstance(content, str) else content)
         unfinished.replace(path)

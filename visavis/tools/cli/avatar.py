@@ -16,14 +16,14 @@ from urllib.parse import quote
 import httpx
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from visavis.bundles.store import profile
-from visavis.client import GatewayClient, GatewayError
+from visavis.client import GatewayError
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.cli.models import pull_missing
-from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.cli.running_gateway import ApiKey, gateway_at
+from visavis.tools.shown import Table, output_console
 from visavis.tools.speech import service_errors
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
@@ -99,7 +99,7 @@ def _user() -> str:
 def _make(
     name: str, image: bytes, told: dict[str, str], url: str, api_key: str, doing: str
 ) -> None:
-    console = Console()
+    console = output_console()
     with console.status(doing):
         if url:
             form = {"data": {"name": name, **told}, "files": {"photo": image}}
@@ -159,7 +159,7 @@ def list_avatars(url: Url = "", api_key: ApiKey = "") -> None:
         # As it was stated: what stands in brackets is no style of rich's.
         licence, consent = Text(avatar["licence"]), Text(_consent(avatar))
         table.add_row(avatar["name"], size, avatar["engine"], licence, origin, consent)
-    Console().print(table)
+    output_console().print(table)
 
 
 def _listed_here() -> list[dict[str, Any]]:
@@ -180,7 +180,7 @@ def _listed_here() -> list[dict[str, Any]]:
 
 def _listed_there(url: str, api_key: str) -> list[dict[str, Any]]:
     async def run() -> list[dict[str, Any]]:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key, ["face"]) as client:
             found: list[dict[str, Any]] = (await client.call("GET", "/v1/avatars")).json()[
                 "avatars"
             ]
@@ -208,7 +208,7 @@ def delete(
         _ask(url, api_key, "DELETE", f"/v1/avatars/{quote(name, safe='')}")
     else:
         _call(lambda stub: stub.DeleteAvatar(face_pb2.DeleteAvatarRequest(name=name)))
-    Console().print(f"Avatar {name} is deleted.")
+    output_console().print(f"Avatar {name} is deleted.")
 
 
 def _consent(avatar: dict[str, Any]) -> str:
@@ -224,7 +224,7 @@ def _ask(url: str, api_key: str, method: str, path: str, **arguments: Any) -> ht
     """One request to a gateway."""
 
     async def run() -> httpx.Response:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key, ["face"]) as client:
             return await client.call(method, path, **arguments)
 
     return asyncio.run(run())

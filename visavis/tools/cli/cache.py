@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from rich.text import Text
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
-from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.cli.running_gateway import ApiKey, gateway_at
+from visavis.tools.shown import Table, output_console
 
 cache_app = typer.Typer(
     no_args_is_help=True,
@@ -39,11 +38,11 @@ def list_(
     """Show known questions and answers, how often each was used, and what is prerendered."""
 
     async def run() -> Any:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key) as client:
             return (await client.call("GET", "/v1/cache")).json()
 
     shown = asyncio.run(run())
-    console = Console(highlight=False)
+    console = output_console(highlight=False)
     if as_json:
         console.print_json(json.dumps(shown))
         return
@@ -77,7 +76,7 @@ def warm(
     has changed, after `visavis cache clear`, and for sessions with another voice or speed.
     """
     wanted = {"language": language, "voice": voice, "speed": speed, "style": style}
-    console = Console(highlight=False)
+    console = output_console(highlight=False)
     ready, errors, evicted, phrases = 0, [], 0, 0
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -89,7 +88,7 @@ def warm(
     async def run(progress: Progress) -> None:
         nonlocal ready, evicted, phrases
         task = progress.add_task("Reading the answers …", total=None)
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key, ["tts"]) as client:
             async for line in _warming(client, wanted):
                 progress.update(
                     task,
@@ -132,11 +131,11 @@ def clear(
     what = "all" if learned == phrases else "learned" if learned else "phrases"
 
     async def run() -> Any:
-        async with GatewayClient(url, api_key) as client:
+        async with gateway_at(url, api_key) as client:
             return (await client.call("DELETE", "/v1/cache", params={"what": what})).json()
 
     gone = asyncio.run(run())
-    Console(highlight=False).print(
+    output_console(highlight=False).print(
         f"Forgot {gone['learned']} learned answers and the sound of {gone['phrases']} phrases."
     )
 

@@ -10,10 +10,9 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.cli.running_gateway import ApiKey
+from visavis.tools.cli.running_gateway import ApiKey, gateway_at
 from visavis.tools.lecture import (
     FPS,
     SAMPLE_RATE_HZ,
@@ -24,8 +23,10 @@ from visavis.tools.lecture import (
     split_script,
 )
 from visavis.tools.output import check_output, write_output
+from visavis.tools.shown import output_console
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
+from visavis.tools.stack.supervisor import SERVICES
 
 _MAX_CHARACTERS = 1_000_000
 _SIZE_PIXELS = 512
@@ -64,7 +65,7 @@ def script(
     if not parts:
         raise InvalidInputError(f"{text_file}: there is no text in it")
     check_output(output, ".mp4")
-    console = Console()
+    console = output_console()
     if url:
         wanted = {"language": language, "voice": voice, "avatar": avatar, "speed": speed}
         film, said, ended = asyncio.run(_have_said(parts, wanted, url, api_key, console))
@@ -73,13 +74,15 @@ def script(
             raise VisavisError(f"{output}: ends with part {said} of {len(parts)}: {ended}")
         console.print(f"{output}: {_parts_said(parts)}.", markup=False)
         return
-    pull_profile(profile, console)
     options = LectureOptions(language, voice, avatar, speed, seed)
-    try:
-        frames = asyncio.run(_render(parts, options, output, profile, console))
-    except OSError as error:
-        reason = error.strerror or error
-        raise InvalidInputError(f"{output}: cannot be written: {reason}") from error
+    store = PartStore(output.with_name(output.name + ".parts"))
+    with store.held():
+        pull_profile(profile, console)
+        try:
+            frames = asyncio.run(_render(parts, options, output, store, profile, console))
+        except OSError as error:
+            reason = error.strerror or error
+            raise InvalidInputError(f"{output}: cannot be written: {reason}") from error
     told = f"{output}: {frames / FPS:.1f} s of video, {_parts_said(parts)}."
     console.print(told, markup=False)
 
@@ -98,7 +101,10 @@ async def _have_said(
     said, ended = 0, ""
     with Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress:
         bar = progress.add_task("Saying", total=sum(map(len, parts)))
-        async with GatewayClient(url, api_key) as client, client.session(**options) as session:
+        async with (
+            gateway_at(url, api_key, SERVICES) as client,
+            client.session(**options) as session,
+        ):
             await session.start_recording()
             path = f"/v1/sessions/{session.id}/recording"
             while said < len(parts) and not ended:
@@ -127,12 +133,16 @@ def _read(text_file: Path) -> str:
 
 
 async def _render(
-    parts: list[str], options: LectureOptions, output: Path, profile: str, console: Console
+    parts: list[str],
+    options: LectureOptions,
+    output: Path,
+    store: PartStore,
+    profile: str,
+    console: Console,
 ) -> int:
     # FFmpeg comes with the services; `visavis doctor` must start without it.
     from visavis.mp4 import Mp4Writer
 
-    store = PartStore(output.with_name(output.name + ".parts"))
     flags = ["--profile", profile]
     with (
         Mp4Writer(

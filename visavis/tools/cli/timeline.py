@@ -8,21 +8,21 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.tools.charts import STAGES, draw_timeline
 from visavis.tools.cli.ask import converse, spoken_question
-from visavis.tools.cli.running_gateway import ApiKey, running_gateway
+from visavis.tools.cli.running_gateway import ApiKey, gateway_at, running_gateway
 from visavis.tools.output import check_output, write_output
+from visavis.tools.shown import Table, output_console
 
 
 def timeline(
     question: Annotated[
         str,
         typer.Argument(
-            metavar="[QUESTION]",
+            metavar="QUESTION",
             help="Text, or a sound file with a question, to ask first. Without one, a turn of a "
             "session that is open in the gateway is shown.",
         ),
@@ -53,7 +53,7 @@ def timeline(
     check_output(output, ".svg")
     if question and (session or turn):
         raise InvalidInputError("question: asked in a session of its own; no --session or --turn")
-    console = Console()
+    console = output_console()
     if question:
         asked = _ask(question, language, url, api_key, profile, console)
     else:
@@ -76,7 +76,7 @@ async def _ask(
 
 
 async def _look_up(session: str, turn: int, url: str, api_key: str) -> dict[str, Any]:
-    async with GatewayClient(url, api_key) as client:
+    async with gateway_at(url, api_key) as client:
         if not session:
             found = (await client.call("GET", "/v1/sessions")).json()["sessions"]
             if not found:

@@ -17,7 +17,6 @@ import typer
 from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
-from rich.table import Table
 
 from visavis.bundles.store import bundle_path
 from visavis.serving.addresses import is_loopback
@@ -28,7 +27,14 @@ from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import env_prefix, secret_in
 from visavis.serving.trust import own_certificate
 from visavis.tools.cli.models import chosen_bundles, pull_missing
-from visavis.tools.stack.control import ask_restart, listening, running_stacks, socket_path
+from visavis.tools.shown import Table, output_console
+from visavis.tools.stack.control import (
+    announced,
+    ask_restart,
+    listening,
+    running_stacks,
+    socket_path,
+)
 from visavis.tools.stack.keys import write_keys
 from visavis.tools.stack.nats_server import check_listening
 from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log, python_child
@@ -38,6 +44,7 @@ from visavis.tools.stack.supervisor import (
     SERVICES,
     Stack,
     StackOptions,
+    check_log_dir,
     new_token_key,
 )
 
@@ -79,7 +86,8 @@ def up(
         ),
     ] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port of the page; 0: any free one.")
+        int,
+        typer.Option(min=0, max=65535, metavar="PORT", help="Port of the page; 0: any free one."),
     ] = 8080,
     api_key: Annotated[
         str,
@@ -147,15 +155,14 @@ def up(
     told = gateway_section(config)
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
-    check_listening(host, port)  # the stack does, too, but behind a pull of minutes
-    console = Console(file=cast(TextIO, _Lasting(sys.stdout)))
+    console = output_console(file=cast(TextIO, _Lasting(sys.stdout)))
     folder = logs or log_dir()
+    # The stack does, too, but behind a pull of minutes.
+    check_listening(host, port)
+    check_log_dir(folder)
     for other in running_stacks(folder):
         shared = f"The stack at port {other} has its logs in {escape(str(folder))}, too"
         console.print(f"[yellow]{shared}[/yellow]: --logs keeps them apart", soft_wrap=True)
-    names = chosen_bundles(profile, console)
-    _compile_meanwhile(names, folder)
-    pull_missing(names, console)
     arguments = stack_arguments(profile, config, answers, knowledge)
     arguments[GATEWAY] += _tls_arguments(tls_cert, tls_key, self_signed=tls_self_signed)
     if api_key_file is not None and not api_key:
@@ -170,15 +177,20 @@ def up(
         arguments=arguments,
         replicas=counts,
     )
-    _tell_of_the_stack(folder, console)
-    asyncio.run(_run(options, console))
+    with contextlib.ExitStack() as start:
+        start.enter_context(announced(port))
+        names = chosen_bundles(profile, console)
+        _compile_meanwhile(names, folder)
+        pull_missing(names, console)
+        _tell_of_the_stack(folder, console)
+        asyncio.run(_run(options, console, start.close))
 
 
 def restart(
     services: Annotated[
         list[str],
         typer.Argument(
-            metavar="SERVICE…|all",
+            metavar="SERVICE|all",
             help="asr, llm, tts, face, gateway, one process of several such as face-2, or all.",
         ),
     ],
@@ -192,7 +204,8 @@ def restart(
         Path | None, typer.Option(help="Where that `visavis up` was told to keep its logs.")
     ] = None,
 ) -> None:
-    """Restart services of the stack that runs here, and lose no turn.
+    """Restart services of the stack that runs here, and lose no turn. One that is just starting is
+    waited for.
 
     Of each process in turn a new one is started. Once it is ready the old one takes nothing new,
     finishes the turns at work, hands its sessions over between turns, and ends. The bus stays. A
@@ -212,19 +225,22 @@ def restart(
         at = f" at port {port}" if port else ""
         raise VisavisError(
             f"no stack runs here{at} that keeps its logs in {folder}; start one with `visavis up`, "
-            "or say with --logs where its logs are. One that still starts has no page yet, and is "
-            "asked once it has"
+            "or say with --logs where its logs are"
         )
     if len(found) > 1:
         ports = ", ".join(map(str, found))
         raise VisavisError(f"several stacks run here; choose one by its --port: {ports}")
-    asyncio.run(_restart(socket_path(folder, found[0]), services, Console()))
+    asyncio.run(_restart(socket_path(folder, found[0]), services, output_console()))
 
 
 def keys(
     folder: Annotated[
         Path,
-        typer.Argument(file_okay=False, help="Where they are to lie; made if it is not there."),
+        typer.Argument(
+            metavar="FOLDER",
+            file_okay=False,
+            help="Where they are to lie; made if it is not there.",
+        ),
     ],
 ) -> None:
     """Write the secrets of a stack in containers: who may speak on the bus, who may call.
@@ -233,7 +249,7 @@ def keys(
     Files that are there stay; bus.conf is written anew. See docs/security-inside.md.
     """
     write_keys(folder)
-    Console().print(f"The keys are in {folder}: whoever has them is a part of the stack.")
+    output_console().print(f"The keys are in {folder}: whoever has them is a part of the stack.")
 
 
 async def _restart(path: Path, services: list[str], console: Console) -> None:
@@ -369,7 +385,8 @@ def _tls_arguments(cert: Path | None, key: Path | None, *, self_signed: bool) ->
     return [*flags, *([_SELF_SIGNED, "true"] if self_signed else [])]
 
 
-async def _run(options: StackOptions, console: Console) -> None:
+async def _run(options: StackOptions, console: Console, started: Callable[[], object]) -> None:
+    """The stack until it is told to end. started: is called once it is ready."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     ending = [signal.SIGINT, signal.SIGTERM]
@@ -381,21 +398,25 @@ async def _run(options: StackOptions, console: Console) -> None:
     rolling = RollingRestart(stack)
     starting = asyncio.create_task(stack.__aenter__())
     stopping = asyncio.create_task(stop.wait())
-    try:
-        await _until_started(stack, console, starting, stopping)
+
+    async def restart(names: list[str], tell: Callable[[str], None]) -> None:
+        def both(step: str) -> None:
+            console.print(f"[dim]restart:[/dim] {escape(step)}", highlight=False)
+            tell(step)
+
         if not starting.done():
-            return
-        starting.result()
-        console.print(_ready(stack), highlight=False, soft_wrap=True)
+            both("the stack is starting; it is waited for")
+        await asyncio.shield(starting)
+        await rolling.run(names, both)
 
-        async def restart(names: list[str], tell: Callable[[str], None]) -> None:
-            def both(step: str) -> None:
-                console.print(f"[dim]restart:[/dim] {escape(step)}", highlight=False)
-                tell(step)
-
-            await rolling.run(names, both)
-
+    try:
         async with listening(socket_path(options.log_dir, stack.port), restart):
+            await _until_started(stack, console, starting, stopping)
+            if not starting.done():
+                return
+            starting.result()
+            started()
+            console.print(_ready(stack), highlight=False, soft_wrap=True)
             await _show(stack, console, stop)
     finally:
         if stack.anything_started:

@@ -1,7 +1,10 @@
-"""How `visavis restart` talks to the `visavis up` that runs: a UNIX socket beside its logs.
+"""How other commands find the `visavis up` that runs, and talk to it.
 
-One line of JSON asks, `{"restart": ["face"]}`; lines answer: `{"told": …}` for each step, at the
-end `{"done": true}` or `{"error": …}`. The folder is its owner's alone, and so is the socket.
+`visavis restart` does by a UNIX socket beside its logs. One line of JSON asks,
+`{"restart": ["face"]}`; lines answer: `{"told": …}` for each step, at the end `{"done": true}` or
+`{"error": …}`. The folder is its owner's alone, and so is the socket.
+
+Whoever wants a gateway that is not there yet looks for a file in the folder for temporary ones.
 """
 
 from __future__ import annotations
@@ -12,10 +15,15 @@ import json
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import psutil
+
+from visavis.serving.addresses import is_loopback, machine_addresses
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.supervision import end_tasks
 
@@ -24,6 +32,7 @@ log = logging.getLogger(__name__)
 Restart = Callable[[list[str], Callable[[str], None]], Awaitable[None]]
 """Restarts what is named, and calls with each step."""
 _CONNECT_TIMEOUT_S = 2.0
+_STARTS = "visavis-starts-"
 _LONGEST_PATH_BYTES = 100
 """Of a socket's address: Linux takes 107, others 103."""
 
@@ -142,3 +151,32 @@ def _address(path: Path) -> Iterator[str]:
         yield f"/proc/self/fd/{folder}/{path.name}"
     finally:
         os.close(folder)
+
+
+# ------------------------------------------------------------ one that starts
+
+
+@contextlib.contextmanager
+def announced(port: int) -> Iterator[None]:
+    """Meanwhile `starts_here` knows that a stack of ours is about to have its page at `port`.
+
+    Where no file can be left, nobody is told.
+    """
+    with contextlib.ExitStack() as told:
+        with contextlib.suppress(OSError):
+            name = f"{_STARTS}{port}-{os.getpid()}-"
+            told.enter_context(tempfile.NamedTemporaryFile(prefix=name))
+        yield
+
+
+def starts_here(url: str) -> bool:
+    """Whether a stack of ours, on this machine, is about to have its page at `url`."""
+    address = urlsplit(url)
+    host = address.hostname or ""
+    for path in Path(tempfile.gettempdir()).glob(f"{_STARTS}{address.port}-*"):
+        pid = path.name.removeprefix(_STARTS).split("-")[1]
+        with contextlib.suppress(OSError):  # it has just begun
+            ours = path.stat().st_uid == os.getuid()
+            if ours and pid.isdigit() and psutil.pid_exists(int(pid)):
+                return is_loopback(host) or host in machine_addresses()
+    return False

@@ -62,6 +62,16 @@ def new_token_key() -> str:
     return "" if given else secrets.token_urlsafe(32)
 
 
+def check_log_dir(folder: Path) -> None:
+    """Make the folder of a stack's logs. Raises VisavisError with what to do instead."""
+    try:
+        make_log_dir(folder)
+    except OSError as error:
+        raise VisavisError(
+            f"logs: {folder} cannot be made: {error.strerror}; choose another folder with --logs"
+        ) from error
+
+
 @dataclass(frozen=True)
 class StackOptions:
     """How a stack is to be run. `arguments` are flags of all its replicas by service name."""
@@ -222,13 +232,7 @@ class Stack:
         """Before anything is started. Raises VisavisError."""
         check_listening(self.options.host, self.port)
         self._held = hold_port(self.options.host, self.port)
-        try:
-            make_log_dir(self.options.log_dir)
-        except OSError as error:
-            raise VisavisError(
-                f"logs: {self.options.log_dir} cannot be made: {error.strerror}; "
-                "choose another folder with --logs"
-            ) from error
+        check_log_dir(self.options.log_dir)
 
     def _note_starting(self, name: str, doing: str) -> None:
         """Who gets on with its start is waited for; whoever says the same again does not."""
