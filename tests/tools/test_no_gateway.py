@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from gateway.api.access import _HOW_TO_SEND_IT as HOW
 from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
@@ -35,6 +36,18 @@ def test_who_is_not_there_is_named_with_what_to_do(
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert f"no gateway answers at {url}; start one with `visavis up`" in told and "--url" in told
+
+
+def served_by(
+    monkeypatch: pytest.MonkeyPatch, respond: Callable[[httpx.Request], httpx.Response]
+) -> None:
+    """Whatever is asked of a gateway is answered so."""
+
+    def client(**options: Any) -> httpx.AsyncClient:
+        return real(transport=httpx.MockTransport(respond), base_url=options["base_url"])
+
+    real = httpx.AsyncClient
+    monkeypatch.setattr(httpx, "AsyncClient", client)
 
 
 async def test_bytes_of_a_command_line_that_are_no_text_are_told() -> None:
@@ -69,6 +82,22 @@ def test_an_address_or_key_that_is_none_is_told_in_a_line(
     assert (ended.value.code, told.count("\n")) == (1, 1) and expected in told
 
 
+def test_who_is_refused_is_told_how_a_command_takes_the_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        wrong = {"code": "unauthenticated", "message": f"it is unknown here: {HOW}"}
+        asked = request.url.path == "/healthz"
+        return httpx.Response(200 if asked else 401, json={"error": wrong})
+
+    served_by(monkeypatch, respond)
+    monkeypatch.setattr("sys.argv", ["visavis", "cache", "list", "--api-key", "wrong"])
+    with pytest.raises(SystemExit):
+        main()
+    told = capsys.readouterr().err
+    assert "it is unknown here" in told and "--api-key" in told and "Bearer" not in told
+
+
 # ------------------------------------------------------------ one that is not ready yet
 
 URL = "http://127.0.0.1:8080"
@@ -88,11 +117,7 @@ def says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]]
             raise answer
         return answer  # type: ignore[no-any-return]
 
-    def client(**options: Any) -> httpx.AsyncClient:
-        return real(transport=httpx.MockTransport(respond), base_url=options["base_url"])
-
-    real = httpx.AsyncClient
-    monkeypatch.setattr(httpx, "AsyncClient", client)
+    served_by(monkeypatch, respond)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(running_gateway, "_LOOK_S", 0.0)
     yield told

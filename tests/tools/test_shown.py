@@ -6,9 +6,10 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from rich.progress import TextColumn
 from rich.text import Text
 
-from visavis.tools.shown import Table, output_console
+from visavis.tools.shown import Progress, Table, output_console
 
 WHAT = "en: hears English at the pace of speech, and what is said in a full room"
 FOUND = "/home/ann/.cache/visavis/models/moonshine-tiny-en/encoder.onnx"
@@ -19,8 +20,9 @@ def table() -> Table:
     shown.add_column("bundle", no_wrap=True)
     shown.add_column("what it is", overflow="fold")
     shown.add_column("MB", justify="right")
+    shown.add_column("")
     shown.add_column("lies in", overflow="fold")
-    shown.add_row("moonshine-tiny-en", WHAT, "1,046 of 2,000", Text(FOUND, "green"))
+    shown.add_row("moonshine-tiny-en", WHAT, "1,046 of 2,000", "ready", Text(FOUND, "green"))
     return shown
 
 
@@ -41,7 +43,8 @@ def test_no_word_is_broken_and_no_figure_lost(width: int) -> None:
 
 def test_where_there_is_no_room_for_columns_each_row_is_told_line_under_line() -> None:
     shown = printed(48)
-    assert shown[:2] == ["Bundles in /home/ann/.cache/visavis/models", "moonshine-tiny-en"]
+    title, name = "Bundles in /home/ann/.cache/visavis/models", "moonshine-tiny-en  ready"
+    assert shown[:2] == [title, name]
     assert "  MB: 1,046 of 2,000" in shown
     assert any("┃" in line for line in printed(100))
 
@@ -53,3 +56,11 @@ def test_a_row_is_one_line_of_a_pipe(
     output_console().print(table())
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "moonshine" in line]
     assert WHAT in row and FOUND in row
+
+
+def test_nothing_is_left_of_a_bar_where_no_terminal_shows_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with Progress(TextColumn("{task.description}"), console=output_console()) as progress:
+        progress.update(progress.add_task("Part 1", total=2), completed=2)
+    assert capsys.readouterr().out == ""

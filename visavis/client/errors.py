@@ -79,7 +79,8 @@ def refusal(response: httpx.Response) -> GatewayError:
         reason = response.json()["error"]
         return GatewayError(str(reason["code"]), str(reason["message"]))
     except (ValueError, KeyError, TypeError):
-        return GatewayError(str(response.status_code), response.text[:500])
+        said = response.text[:500] or response.reason_phrase
+        return GatewayError(str(response.status_code), f"HTTP {response.status_code}: {said}")
 
 
 def refused_socket(error: websockets.InvalidStatus) -> GatewayError:

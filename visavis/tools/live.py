@@ -69,7 +69,12 @@ def start(
                 stack.push_async_callback(_end, client, f"/v1/sessions/{name}")
             path = f"/v1/sessions/{name}/broadcasts"
             body = {"url": server, "key": key}
-            target = (await client.call("POST", path, json=body)).json()
+            try:
+                target = (await client.call("POST", path, json=body)).json()
+            except GatewayError as error:
+                # What the API calls so: here, --url is another one.
+                told = str(error).replace("url:", "SERVER:", 1)
+                raise GatewayError(error.code, told) from error
             stack.push_async_callback(_end, client, f"{path}/{target['id']}")
             told = f"Session {name}, broadcast {target['id']} to {target['target']}"
             _console().print(told, markup=False, soft_wrap=True)

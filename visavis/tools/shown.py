@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import rich.progress
 import rich.table
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
@@ -29,9 +30,21 @@ def output_console(**options: Any) -> Console:
     return Console(width=_UNBOUNDED, **options)
 
 
+class Progress(rich.progress.Progress):
+    """Bars of a terminal, gone once they have done. Elsewhere there is nothing of them, not even
+    the empty line that rich leaves.
+    """
+
+    def __init__(self, *columns: rich.progress.ProgressColumn, console: Console) -> None:
+        super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+    def stop(self) -> None:
+        self.live.stop()
+
+
 class Table(rich.table.Table):
     """One that breaks no word and loses no figure: where there is no room for its columns, each row
-    is told line under line. Its cells are text.
+    is told line under line, with what has no header beside its name. Its cells are text.
     """
 
     def __init__(self, *headers: str, title: str = "", **options: Any) -> None:
@@ -74,13 +87,17 @@ class Table(rich.table.Table):
     def _rows(self, console: Console) -> RenderResult:
         first, *others = self.columns
         for name, *cells in zip(first.cells, *(other.cells for other in others), strict=True):
-            if shown := _text(console, name).plain.strip():
-                yield Text(shown, "bold")
+            heading, told = [Text(_text(console, name).plain.strip(), "bold")], []
             for other, cell in zip(others, cells, strict=True):
                 header, text = _text(console, other.header), _text(console, cell)
-                if text.plain.strip():
-                    told = Text.assemble(header, ": ", text) if header.plain else text
-                    yield Padding(told, (0, 0, 0, 2), expand=False)
+                if text.plain.strip() and header.plain:
+                    told.append(Text.assemble(header, ": ", text))
+                else:
+                    heading.append(text)
+            if line := Text("  ").join(part for part in heading if part.plain):
+                yield line
+            for line in told:
+                yield Padding(line, (0, 0, 0, 2), expand=False)
 
 
 def _least(column: rich.table.Column, header: Measurement, cells: Sequence[Measurement]) -> int:

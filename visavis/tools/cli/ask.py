@@ -76,9 +76,10 @@ def ask(
                 return await converse(session, question, spoken, record=output is not None)
 
     exchange, video = asyncio.run(run())
+    _print(exchange, console)
     if output is not None and video is not None:
         write_output(output, video)
-    _print(exchange, output, console)
+        console.print(f"Video: {output}", markup=False)
 
 
 def spoken_question(question: str) -> NDArray[np.int16] | None:
@@ -168,7 +169,7 @@ async def _follow(session: GatewaySession, exchange: Exchange) -> None:
     raise VisavisError("the gateway closed the session before the answer was complete")
 
 
-def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
+def _print(exchange: Exchange, console: Console) -> None:
     if exchange.transcript:
         console.print(f"[bold]You:[/bold] {escape(exchange.transcript)}", highlight=False)
     console.print(f"[bold]Avatar:[/bold] {escape(exchange.answer.strip())}", highlight=False)
@@ -176,11 +177,11 @@ def _print(exchange: Exchange, output: Path | None, console: Console) -> None:
         console.print(Padding(escape(block.strip()), (1, 2)), highlight=False)
     for warning in exchange.warnings:
         console.print(f"[yellow]Note:[/yellow] {escape(warning)}", highlight=False)
-    table = Table("stage", "from (ms)", "to (ms)", box=None)
+    table = Table("stage", box=None)
+    for name in ("from (ms)", "to (ms)"):
+        table.add_column(name, justify="right")
     for stage in exchange.stages:
         table.add_row(stage["name"], f"{stage['start_ms']:.0f}", f"{stage['end_ms']:.0f}")
     console.print(table)
     if exchange.voice_to_voice_ms is not None:
         console.print(f"First sound {exchange.voice_to_voice_ms:.0f} ms after the question's end.")
-    if output is not None:
-        console.print(f"Video: {output}", markup=False)

@@ -152,7 +152,10 @@ def _zipped(folder: Path) -> bytes:
 @avatar_app.command("list")
 def list_avatars(url: Url = "", api_key: ApiKey = "") -> None:
     """List the avatars of this machine, or of a gateway."""
-    table = Table("avatar", "size", "drawn by", "licence", "", "consent", box=None)
+    table = Table("avatar", box=None)
+    table.add_column("size", no_wrap=True)
+    for name in ("drawn by", "licence", "", "consent"):
+        table.add_column(name)
     for avatar in _listed_there(url, api_key) if url else _listed_here():
         origin = "ships with visavis" if avatar["builtin"] else "yours"
         size = f"{avatar['width']} x {avatar['height']}"

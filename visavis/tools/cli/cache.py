@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.tools.cli.running_gateway import ApiKey, gateway_at
-from visavis.tools.shown import Table, output_console
+from visavis.tools.shown import Progress, Table, output_console
 
 cache_app = typer.Typer(
     no_args_is_help=True,
@@ -46,7 +46,10 @@ def list_(
     if as_json:
         console.print_json(json.dumps(shown))
         return
-    console.print(_answers(shown))
+    if shown["configured"] or shown["learned"]:
+        console.print(_answers(shown))
+    else:
+        console.print("No answer is known yet.")
     for language, phrases in shown["welcome"].items():
         for phrase in phrases:
             console.print(f"Welcome ({language}): {phrase}", markup=False)
@@ -104,7 +107,8 @@ def warm(
 
     with Progress(*columns, console=console) as progress:
         asyncio.run(run(progress))
-    console.print(f"{ready} texts are ready; {phrases} phrases were made anew.")
+    texts = "1 text is ready" if ready == 1 else f"{ready} texts are ready"
+    console.print(f"{texts}; phrases made anew: {phrases}.")
     if evicted:
         console.print(
             f"There is not room for all: {evicted} phrases made room for others. Give the tts "
@@ -147,7 +151,8 @@ async def _warming(client: GatewayClient, wanted: dict[str, Any]) -> AsyncIterat
 
 
 def _answers(shown: dict[str, Any]) -> Table:
-    table = Table("from", "language", "question", "answer", "uses", box=None)
+    table = Table("from", "language", "question", "answer", box=None)
+    table.add_column("uses", justify="right")
     for entry in shown["configured"]:
         more = f" (+{len(entry['questions']) - 1})" if len(entry["questions"]) > 1 else ""
         table.add_row(
@@ -169,7 +174,9 @@ def _answers(shown: dict[str, Any]) -> Table:
 
 
 def _phrases(replicas: list[dict[str, Any]]) -> Table:
-    table = Table("voices", "phrases ready", "speech", "memory", "used", "not ready", box=None)
+    table = Table("voices", box=None)
+    for name in ("phrases ready", "speech", "memory", "used", "not ready"):
+        table.add_column(name, justify="right")
     for replica in replicas:
         table.add_row(
             replica["replica"],

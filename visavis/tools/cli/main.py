@@ -153,7 +153,9 @@ def main() -> None:
         if isinstance(error, NoGatewayError):
             told += "; start one with `visavis up`, or name another with --url"
         elif isinstance(error, GatewayError) and error.code in _KEY_REFUSED:
-            told += "; the commands take it as --api-key, or from VISAVIS_GATEWAY_API_KEY"
+            # How HTTP and WebSockets carry it is for those who write clients.
+            told = f"{told.partition(': send it as')[0]}: give it with --api-key or, better, in "
+            told += "VISAVIS_GATEWAY_API_KEY"
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print("[red]visavis:[/red]", Text(told))
         sys.exit(1)

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
-    Progress,
     TaskID,
     TextColumn,
     TimeRemainingColumn,
@@ -35,7 +34,7 @@ from visavis.bundles.store.installed import inspect
 from visavis.bundles.store.pulling.puller import Pulled, choose_profile, pull
 from visavis.serving.errors import ModelStoreError
 from visavis.tools.cli.leaving import INTERRUPTED
-from visavis.tools.shown import Table, output_console
+from visavis.tools.shown import Progress, Table, output_console
 
 models_app = typer.Typer(
     name="models",
@@ -75,7 +74,6 @@ class ProgressBars:
             TransferSpeedColumn(),
             TimeRemainingColumn(),
             console=console,
-            transient=True,
         )
         self._tasks: dict[str, TaskID] = {}
         self._lock = threading.Lock()

@@ -71,13 +71,17 @@ async def _comes(client: GatewayClient, needs: Collection[str]) -> bool:
             return False
         if not told:
             doing = "is starting" if starts else f"is not ready ({waits_for})"
-            console = Console(stderr=True, highlight=False, soft_wrap=True)
-            console.print(f"The stack at {client.url} {doing}: waiting for it …", markup=False)
+            _say(f"The stack at {client.url} {doing}: waiting for it …")
         if starts or told != waits_for:
             told, give_up_at_s = waits_for, loop.time() + _PATIENCE_S
         elif loop.time() >= give_up_at_s:
             raise VisavisError(f"the stack at {client.url} does not get ready: {told}")
         await asyncio.sleep(_LOOK_S)
+
+
+def _say(line: str) -> None:
+    """Beside what the command is asked for, which may go elsewhere."""
+    Console(stderr=True, highlight=False, soft_wrap=True).print(line, markup=False)
 
 
 @contextlib.asynccontextmanager
@@ -111,7 +115,10 @@ async def running_gateway(
         arguments=arguments,
         replicas=replicas or {},
     )
-    with console.status("No stack is running; starting one …"):
+    starting = f"No stack is running at {url}; starting one …"
+    if not console.is_terminal:
+        _say(starting)
+    with console.status(starting):
         stack = await Stack(options).__aenter__()
     try:
         async with GatewayClient(stack.url) as client:

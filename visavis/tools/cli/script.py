@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.cli.models import pull_profile
@@ -23,7 +23,7 @@ from visavis.tools.lecture import (
     split_script,
 )
 from visavis.tools.output import check_output, write_output
-from visavis.tools.shown import output_console
+from visavis.tools.shown import Progress, output_console
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import SERVICES
@@ -99,12 +99,12 @@ async def _have_said(
     With how many were said until its end, and why that came early; empty: it did not.
     """
     said, ended = 0, ""
-    with Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress:
-        bar = progress.add_task("Saying", total=sum(map(len, parts)))
-        async with (
-            gateway_at(url, api_key, SERVICES) as client,
-            client.session(**options) as session,
-        ):
+    async with (
+        gateway_at(url, api_key, SERVICES) as client,
+        client.session(**options) as session,
+    ):
+        with Progress(*_COLUMNS, TimeRemainingColumn(), console=console) as progress:
+            bar = progress.add_task("Saying", total=sum(map(len, parts)))
             await session.start_recording()
             path = f"/v1/sessions/{session.id}/recording"
             while said < len(parts) and not ended:

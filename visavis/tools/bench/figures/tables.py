@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from visavis.tools.bench.figures.report import Row
-from visavis.tools.shown import Table
+from visavis.tools.shown import Progress, Table
 
 _MEGABYTE = 1e6
 
@@ -72,9 +72,7 @@ class Steps:
         self._console, self._total = console, total
         self._count = 0
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        self._bar = Progress(
-            *columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal
-        )
+        self._bar = Progress(*columns, TimeRemainingColumn(), console=console)
         self._task = self._bar.add_task(begins, total=total)
 
     def __enter__(self) -> Self:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
@@ -24,7 +24,7 @@ from visavis.bundles.store.recipe import Precision, ProfileSpec
 from visavis.serving.errors import PlanCancelledError
 from visavis.tools.cli.leaving import INTERRUPTED
 from visavis.tools.plan_bench import BenchRow
-from visavis.tools.shown import Table
+from visavis.tools.shown import Progress, Table
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,6 @@ class BuildBar:
             TimeElapsedColumn(),
             TextColumn("{task.description}", markup=False),
             console=console,
-            transient=True,
         )
         self._task = self._bar.add_task("", plan="", total=1.0, visible=False)
         self._drawn_at = 0.0

@@ -30,8 +30,10 @@ class LowerPrecision(StrEnum):
 Clips = Annotated[
     Path | None,
     typer.Option(
+        exists=True,
+        file_okay=False,
         help="Folder of recordings NAME.wav with NAME.txt, other languages than English in folders "
-        "of their code; else the source tree's tests/clips."
+        "of their code; else the source tree's tests/clips.",
     ),
 ]
 
