@@ -38,9 +38,6 @@ class Progress(rich.progress.Progress):
     def __init__(self, *columns: rich.progress.ProgressColumn, console: Console) -> None:
         super().__init__(*columns, console=console, transient=True, disable=not console.is_terminal)
 
-    def stop(self) -> None:
-        self.live.stop()
-
 
 class Table(rich.table.Table):
     """One that breaks no word and loses no figure: where there is no room for its columns, each row
