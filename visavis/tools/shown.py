@@ -15,6 +15,7 @@ from rich.text import Text
 
 _UNBOUNDED = 10_000
 """Columns where nobody says how many there are. No line of ours is so long."""
+_INDENT, _GAP = 2, "  "
 _LONGEST_WORD = 24
 """Longer ones are paths and digests, which a column that folds may break."""
 
@@ -54,7 +55,7 @@ class Table(rich.table.Table):
             yield Text(self._heading, "table.title")
         widths = self._widths(console, options)
         if widths is None:
-            yield from self._rows(console)
+            yield from self._rows(console, options.max_width - _INDENT)
             return
         for column, width in zip(self.columns, widths, strict=True):
             column.width = width
@@ -81,20 +82,32 @@ class Table(rich.table.Table):
             widths[neediest] += 1
         return widths
 
-    def _rows(self, console: Console) -> RenderResult:
+    def _rows(self, console: Console, width: int) -> RenderResult:
+        """width: of a row's lines under its name."""
         first, *others = self.columns
         for name, *cells in zip(first.cells, *(other.cells for other in others), strict=True):
             heading, told = [Text(_text(console, name).plain.strip(), "bold")], []
             for other, cell in zip(others, cells, strict=True):
                 header, text = _text(console, other.header), _text(console, cell)
-                if text.plain.strip() and header.plain:
-                    told.append(Text.assemble(header, ": ", text))
-                else:
+                if not header.plain:
                     heading.append(text)
-            if line := Text("  ").join(part for part in heading if part.plain):
+                elif text.plain.strip():
+                    told.append(Text.assemble(header, ": ", text))
+            if line := Text(_GAP).join(part for part in heading if part.plain):
                 yield line
-            for line in told:
-                yield Padding(line, (0, 0, 0, 2), expand=False)
+            for line in _packed(told, width):
+                yield Padding(line, (0, 0, 0, _INDENT), expand=False)
+
+
+def _packed(told: Sequence[Text], width: int) -> list[Text]:
+    """As few lines as hold all of it in order; longer than the width is only what is so alone."""
+    lines: list[Text] = []
+    for one in told:
+        if lines and lines[-1].cell_len + len(_GAP) + one.cell_len <= width:
+            lines[-1] = Text.assemble(lines[-1], _GAP, one)
+        else:
+            lines.append(one)
+    return lines
 
 
 def _least(column: rich.table.Column, header: Measurement, cells: Sequence[Measurement]) -> int:

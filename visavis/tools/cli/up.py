@@ -495,7 +495,8 @@ def address_of(replica: Replica) -> str:
 
 
 def _table(stack: Stack) -> Table:
-    table = Table("process", "state", "address", "device", "pid", "memory", box=None)
+    table = Table("process", "", "address", "device", "pid", box=None)
+    table.add_column("memory", justify="right")
     replicas = {replica.label: replica for replica in stack.replicas if not replica.draining}
     addresses = {"nats-server": stack.nats.url, "gateway": stack.url}
     sizes_bytes = memory_bytes(stack.processes)
@@ -511,5 +512,5 @@ def _table(stack: Stack) -> Table:
             f"{sizes_bytes[child.name] / 2**20:.0f} MiB",
         )
     total_bytes = sum(sizes_bytes.values())
-    table.add_row("", "", "", "", "", f"[bold]{total_bytes / 2**20:.0f} MiB[/bold]")
+    table.add_row("all", "", "", "", "", f"[bold]{total_bytes / 2**20:.0f} MiB[/bold]")
     return table

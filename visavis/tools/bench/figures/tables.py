@@ -17,18 +17,21 @@ _MEGABYTE = 1e6
 
 def figures_table(title: str, rows: Iterable[Row]) -> Table:
     """One line for each figure; one that was not measured says so."""
-    table = Table("figure", title=title)
+    table = Table("figure", title=title, box=None)
     for column in ("n", "P50", "19 times of 20", "P90", "P95", "max"):
         table.add_column(column, justify="right")
     for row in rows:
         summary = row.summary
         if summary is None:
-            table.add_row(row.name, "0", *["-"] * 5)
+            table.add_row(_name(row), "0", *["-"] * 5)
             continue
         values = (summary.p50, summary.p90, summary.p95, summary.max)
         median, *cells = [written(value, row.unit) for value in values]
-        within = " – ".join(written(v, row.unit) for v in summary.p50_interval or ())
-        table.add_row(row.name, str(summary.count), median, within or "-", *cells)
+        ends = [written(v, row.unit) for v in summary.p50_interval or ()]
+        if len(ends) == 2 and " " in ends[1]:  # the unit once
+            ends[0] = ends[0].removesuffix(ends[1][ends[1].index(" ") :])
+        within = " – ".join(ends) or "-"
+        table.add_row(_name(row), str(summary.count), median, within, *cells)
     return table
 
 
@@ -40,8 +43,13 @@ def parts_table(rows: Iterable[tuple[Row, float]]) -> Table:
         table.add_column(column, justify="right")
     for row, mean in rows:
         spread = (row.summary.p50, row.summary.p90) if row.summary else ()
-        table.add_row(row.name, *(written(value, row.unit) for value in (mean, *spread)))
+        table.add_row(_name(row), *(written(value, row.unit) for value in (mean, *spread)))
     return table
+
+
+def _name(row: Row) -> str:
+    """In words, which a narrow terminal can break."""
+    return row.name.replace("_", " ")
 
 
 def written(value: float, unit: str) -> str:
