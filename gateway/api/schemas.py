@@ -293,6 +293,10 @@ class AvatarInfo(BaseModel):
     licence: str
     head: bool = Field(description="A client can draw it itself: see head.glb")
     engine: str = Field("", description="What draws it: warp, wav2lip, tha3 or head")
+    left_out: list[str] = Field(
+        default_factory=list,
+        description="What of a head's GLB is not drawn, in sentences: told as it is made alone",
+    )
 
 
 class ConsentInfo(BaseModel):

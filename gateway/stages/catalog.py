@@ -64,7 +64,9 @@ class Voice:
 
 @dataclass(frozen=True, slots=True)
 class Avatar:
-    """One face, `width` x `height` pixels. builtin: it ships with the product. engine: draws it."""
+    """One face, `width` x `height` pixels. builtin: it ships with the product. engine: draws it.
+    left_out: what is not drawn of the head that it was just made of, each as a whole sentence.
+    """
 
     name: str
     width: int
@@ -73,6 +75,7 @@ class Avatar:
     licence: str
     head: bool
     engine: str
+    left_out: tuple[str, ...] = ()
 
 
 class HeadFile(Enum):
@@ -270,7 +273,8 @@ def our_error(error: grpc.aio.AioRpcError, service: str) -> VisavisError:
 
 def _avatar_of(avatar: face_pb2.Avatar) -> Avatar:
     name, width, height, builtin = avatar.name, avatar.width, avatar.height, avatar.builtin
-    return Avatar(name, width, height, builtin, avatar.licence, avatar.head, avatar.engine)
+    origin = builtin, avatar.licence, avatar.head, avatar.engine
+    return Avatar(name, width, height, *origin, tuple(avatar.left_out))
 
 
 def _known(what: str, name: str, names: Sequence[str]) -> None:

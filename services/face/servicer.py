@@ -513,4 +513,5 @@ def _avatar(avatar: AvatarInfo) -> face_pb2.Avatar:
         consent=told,
         head=avatar.head is not None,
         engine=avatar.engine,
+        left_out=avatar.left_out,
     )

@@ -21,7 +21,7 @@ from services.face.draw.compiling import is_kept
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.engine import HeadEngine
-from services.face.engines.head.glb import Part
+from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, freedom, model_of
 from services.face.engines.head.raster.picture import BUILT_IN, draw_head
@@ -29,6 +29,7 @@ from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone, with_fewer_ribbons
 from tests.face import made_head
+from tests.face.made_gltf import Gltf
 from tests.face.made_head import bundle_files, made_glb, zipped
 from tests.face.test_servicer_studio import Stub, serving
 from visavis.serving.errors import InvalidInputError
@@ -301,10 +302,13 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
     photograph = Path(__file__).parent / "astronaut"
     shutil.copytree(photograph, tmp_path / "cleo")  # a visitor's, from before
     async with serving(tmp_path) as stub:
-        packed = zipped(bundle_files())
+        gltf = Gltf()
+        gltf.material()["extensions"] = {"KHR_materials_clearcoat": {}}
+        packed = zipped(bundle_files({"head.glb": gltf.packed()}))
         made = await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="balls", image=packed))
         assert (made.name, made.licence, made.builtin) == ("balls", "CC0-1.0", False)
         assert made.engine == "head", "as the list has it"
+        assert made.left_out == ["material 'head': KHR_materials_clearcoat is not drawn"]
         listed = {
             a.name: a for a in (await stub.ListAvatars(face_pb2.ListAvatarsRequest())).avatars
         }

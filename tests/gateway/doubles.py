@@ -564,7 +564,8 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
         consent = request.consent if request.HasField("consent") else None
         made = face_pb2.Avatar(name=request.name, width=64, height=64, consent=consent)
         self.created[request.name] = made
-        return made
+        left_out = ["material '[hat]': its fur is not drawn"] * request.image.startswith(b"PK")
+        return face_pb2.Avatar(name=request.name, width=64, height=64, left_out=left_out)
 
     async def RenameAvatar(self, request: Any, context: Any) -> Any:
         self.seen.rename_within_s = context.time_remaining()

@@ -497,7 +497,8 @@ async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     head.mkdir()
     (head / "head.toml").write_text("")
     os.utime(head / "head.toml", (1, 1))  # as in what is built so that it can be built again
-    assert "Avatar cleo is ready" in await command("avatar", "add", str(head), *there)
+    added = await command("avatar", "add", str(head), *there)
+    assert "Avatar cleo is ready" in added and "material '[hat]': its fur is not drawn" in added
     monkeypatch.chdir(head.rename(tmp_path / "Eve Lee"))
     assert "Avatar Eve-Lee is ready" in await command("avatar", "add", ".", *there)
     await command("avatar", "delete", "ann", *there)

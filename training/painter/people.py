@@ -20,7 +20,7 @@ from services.face.draw.blendshapes import arkit_weights
 from services.face.draw.compiling import compiled
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, HeadBundle, read_bundle
-from services.face.engines.head.glb import Part
+from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.light import LIGHT_SIDE, sphere, tint
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, kind_of, model_of

@@ -188,7 +188,7 @@ class ListAvatarsResponse(_message.Message):
     def __init__(self, avatars: _Optional[_Iterable[_Union[Avatar, _Mapping]]] = ...) -> None: ...
 
 class Avatar(_message.Message):
-    __slots__ = ("name", "width", "height", "builtin", "licence", "consent", "head", "engine")
+    __slots__ = ("name", "width", "height", "builtin", "licence", "consent", "head", "engine", "left_out")
     NAME_FIELD_NUMBER: _ClassVar[int]
     WIDTH_FIELD_NUMBER: _ClassVar[int]
     HEIGHT_FIELD_NUMBER: _ClassVar[int]
@@ -197,6 +197,7 @@ class Avatar(_message.Message):
     CONSENT_FIELD_NUMBER: _ClassVar[int]
     HEAD_FIELD_NUMBER: _ClassVar[int]
     ENGINE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
     name: str
     width: int
     height: int
@@ -205,7 +206,8 @@ class Avatar(_message.Message):
     consent: Consent
     head: bool
     engine: str
-    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., head: _Optional[bool] = ..., engine: _Optional[str] = ...) -> None: ...
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., width: _Optional[int] = ..., height: _Optional[int] = ..., builtin: _Optional[bool] = ..., licence: _Optional[str] = ..., consent: _Optional[_Union[Consent, _Mapping]] = ..., head: _Optional[bool] = ..., engine: _Optional[str] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Consent(_message.Message):
     __slots__ = ("likeness", "agreed_to", "stated_by", "stated_via", "stated_at")

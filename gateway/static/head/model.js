@@ -19,6 +19,8 @@ const LEAST_SHAPES = 20;
 const NECK = { below: 2.2, behind: 1.4, from: -1.4, to: 0.6, lean: 0.6 };
 const BREATH = 0.06;
 const MATT = 0.9;
+/** What only a decoder could read, that the page does not bring. */
+const COMPRESSED = /draco|meshopt|basisu/;
 
 /** The file cannot be used; its message is for the visitor, a key of words.js. */
 export class UnfitFile extends Error {}
@@ -70,10 +72,24 @@ class PicturesInside {
   }
 }
 
+/** Surfaces said in the old way (KHR_materials_pbrSpecularGlossiness) have their colours nowhere else. */
+function withOldColours({ json }) {
+  for (const material of json.materials ?? []) {
+    const old = material.extensions?.KHR_materials_pbrSpecularGlossiness;
+    if (!old) continue;
+    const { diffuseFactor: baseColorFactor, diffuseTexture: baseColorTexture } = old;
+    material.pbrMetallicRoughness = { baseColorFactor, baseColorTexture, metallicFactor: 0, roughnessFactor: MATT };
+  }
+  return { name: "VISAVIS_old_colours" };
+}
+
 /** @param {(loader: GLTFLoader) => void} prepare before it reads */
 export async function parsed(bytes, prepare = () => {}) {
+  const { extensionsRequired = [] } = described(bytes);
+  if (extensionsRequired.some((name) => COMPRESSED.test(name))) throw new UnfitFile("head.unfit.compressed");
   const loader = new GLTFLoader();
   loader.register((parser) => new PicturesInside(parser));
+  loader.register(withOldColours);
   prepare(loader);
   try {
     return await loader.parseAsync(bytes, "");

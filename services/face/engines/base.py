@@ -34,6 +34,8 @@ class AvatarInfo:
     """Folder in which its loops of idle life may be kept: it goes with the avatar. None: they may
     not.
     """
+    left_out: Sequence[str] = ()
+    """What is not drawn of what it was just made of, each as a whole sentence."""
 
 
 Keep = Callable[[], AvatarInfo]

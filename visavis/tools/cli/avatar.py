@@ -109,7 +109,10 @@ def _make(
             request = face_pb2.CreateAvatarRequest(name=name, image=image, consent=consent)
             avatar = _call(lambda stub: stub.CreateAvatar(request))
             made = {"name": avatar.name, "width": avatar.width, "height": avatar.height}
+            made["left_out"] = list(avatar.left_out)
     console.print("Avatar [bold]{name}[/bold] is ready ({width} x {height}).".format(**made))
+    for sentence in made.get("left_out", ()):
+        console.print(Text(sentence))
 
 
 @avatar_app.command()
@@ -126,7 +129,10 @@ def add(
     url: Url = "",
     api_key: ApiKey = "",
 ) -> None:
-    """Add the head of BUNDLE, which is drawn from triangles. A running stack sees it at once."""
+    """Add the head of BUNDLE, which is drawn from triangles. A running stack sees it at once.
+
+    What of its GLB is not drawn is told; docs/heads-from-elsewhere.md has all that is.
+    """
     try:
         packed = _zipped(bundle) if bundle.is_dir() else bundle.read_bytes()
     except OSError as error:

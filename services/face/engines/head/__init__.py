@@ -4,7 +4,7 @@
 - `store`: heads by name, in folders.
 - `checking`: a stranger's bundle, read within bounds.
 - `bundle`: reads the files of a head.
-- `glb`: reads a binary glTF file.
+- `gltf`: a folder, reads its binary glTF file.
 - `model`: a head as compiled code reads it.
 - `textures`: its textures, in as much detail as is seen.
 - `light`: how bright it is, by where its surface looks.

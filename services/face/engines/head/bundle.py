@@ -1,7 +1,7 @@
 """A head bundle: the files of a head that is nobody's, read and checked.
 
     head.toml       who it is, under which licence, camera and light of the portrait
-    head.glb        the head: see `glb`
+    head.glb        the head: see `gltf`
     background.png  what stands behind it
     portrait.png    the head at rest before it, as it was rendered
 
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from services.face.avatar.making.decoding import image_size
 from services.face.avatar.packing import packed_names, read_packed
 from services.face.draw.blendshapes import ARKIT_NAMES
-from services.face.engines.head.glb import Part, read_glb
+from services.face.engines.head.gltf.parts import Part, read_glb
 from visavis.serving.errors import InvalidInputError
 
 ABOUT, MODEL, BACKGROUND, PORTRAIT = "head.toml", "head.glb", "background.png", "portrait.png"
@@ -85,6 +85,8 @@ class HeadBundle:
 
     about: About
     parts: Sequence[Part]
+    left_out: Sequence[str]
+    """What of head.glb is not drawn, each as a whole sentence."""
     background: NDArray[np.uint8]
     """[side, side, 3] RGB."""
     portrait: NDArray[np.uint8]
@@ -110,17 +112,18 @@ def read_bundle(files: Mapping[str, bytes]) -> HeadBundle:
     if len(files[MODEL]) > LARGEST_MODEL_BYTES:
         raise InvalidInputError(
             f"{MODEL} has {len(files[MODEL]) / 1e6:.1f} MB, "
-            f"allowed are {LARGEST_MODEL_BYTES / 1e6:.0f} MB"
+            f"allowed are {LARGEST_MODEL_BYTES / 1e6:.0f} MB: `gltf-transform sparse` and "
+            "`gltf-transform webp` make it smaller"
         )
-    about, parts = read_about(files[ABOUT]), read_glb(files[MODEL])
-    shapes = {name for part in parts for name in part.targets} & set(ARKIT_NAMES)
+    about, model = read_about(files[ABOUT]), read_glb(files[MODEL])
+    shapes = {name for part in model.parts for name in part.targets} & set(ARKIT_NAMES)
     if len(shapes) < _FEWEST_SHAPES:
         raise InvalidInputError(
             f"{MODEL} has {len(shapes)} of the {len(ARKIT_NAMES)} ARKit shapes as named morph "
             f"targets: {_FEWEST_SHAPES} are the least that a face can be moved by"
         )
     background, portrait = read_picture(files, BACKGROUND), read_picture(files, PORTRAIT)
-    return HeadBundle(about, parts, background, portrait)
+    return HeadBundle(about, model.parts, model.left_out, background, portrait)
 
 
 def unpack_bundle(packed: bytes) -> dict[str, bytes]:

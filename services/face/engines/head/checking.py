@@ -2,7 +2,8 @@
 
     python -m services.face.engines.head.checking SECONDS < bundle.zip
 
-Exit status 1: it will not do, and the one line on stdout says why.
+Exit status 1: it will not do, and the one line on stdout says why; else, each line says what of the
+head is not drawn.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _SIZE = 256
 _ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("VISAVIS_")}
 
 
-def check(packed: bytes, limit_s: float) -> None:
-    """Reads a bundle for at most `limit_s` seconds of a processor's time. Blocks.
+def check(packed: bytes, limit_s: float) -> tuple[str, ...]:
+    """Reads a bundle for at most `limit_s` seconds of a processor's time. Blocks. What of the head
+    is not drawn, each as a whole sentence.
 
     Raises InvalidInputError, which says why it will not do.
     """
@@ -64,6 +66,7 @@ def check(packed: bytes, limit_s: float) -> None:
         raise InvalidInputError(
             f"the head bundle takes more than {limit_s:g} s or too much memory to read"
         )
+    return tuple(said.splitlines())
 
 
 def main(limit_s: int) -> int:
@@ -73,10 +76,12 @@ def main(limit_s: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     cv2.setNumThreads(1)
     try:
-        model_of(read_bundle(unpack_bundle(sys.stdin.buffer.read())), _SIZE)
+        bundle = read_bundle(unpack_bundle(sys.stdin.buffer.read()))
+        model_of(bundle, _SIZE)
     except InvalidInputError as error:
         sys.stdout.write(f"{error}\n")
         return _REFUSED
+    sys.stdout.writelines(f"{sentence}\n" for sentence in bundle.left_out)
     return 0
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 
@@ -18,7 +19,7 @@ from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.engines.head.bundle import About, Framing, HeadBundle, Light, unpack_bundle
 from services.face.engines.head.checking import check
-from services.face.engines.head.glb import Part, Target
+from services.face.engines.head.gltf.parts import Part, Target
 from services.face.engines.head.model import model_of
 from services.face.engines.head.raster.picture import BUILT_IN, draw_head
 from services.face.engines.head.renderer import HeadRenderer
@@ -89,8 +90,9 @@ class HeadEngine:
     def make(self, name: str, upload: Upload, consent: Consent | None) -> Keep:
         if not isinstance(upload, bytes):
             raise InvalidInputError("a head is made of a bundle, not of a picture")
-        check(upload, self._limit_s)
-        return partial(self._store.keep, name, unpack_bundle(upload))
+        left_out = check(upload, self._limit_s)
+        keep = partial(self._store.keep, name, unpack_bundle(upload))
+        return lambda: replace(keep(), left_out=left_out)
 
     def delete(self, name: str) -> None:
         self._store.delete(name)
@@ -118,4 +120,4 @@ def rehearse() -> None:
     framing = Framing((0.0, 0.0, 1.0), (0.0, 0.0, 0.0), 0.3)
     about = About("", "", framing, Light((), 0.1, False), None)
     wall = np.zeros((_SMALL, _SMALL, 3), np.uint8)
-    HeadRenderer(model_of(HeadBundle(about, [eyes], wall, wall), _SMALL)).draw(FacePose())
+    HeadRenderer(model_of(HeadBundle(about, [eyes], (), wall, wall), _SMALL)).draw(FacePose())

@@ -14,7 +14,7 @@ LIGHT_SIDE = 64
 _WRAP = 0.25
 """How far light goes round into the shade: it is scattered under the skin."""
 _EXPOSURE = 1.25
-_SCREEN = 1 / 2.2
+SCREEN = 1 / 2.2
 """Power of light that a screen wants to be told: so colours multiply there, too."""
 
 
@@ -56,7 +56,7 @@ def light_table(light: Light) -> NDArray[np.float64]:
     for lamp in light.lamps:
         facing = normal @ np.array(lamp.direction)
         shine += lamp.strength * np.maximum((facing + _WRAP) / (1 + _WRAP), 0)
-    return np.asarray((_EXPOSURE * shine) ** _SCREEN)
+    return np.asarray((_EXPOSURE * shine) ** SCREEN)
 
 
 def shine_table(light: Light, gloss: Gloss) -> NDArray[np.float64]:
@@ -68,7 +68,7 @@ def shine_table(light: Light, gloss: Gloss) -> NDArray[np.float64]:
         glint = np.maximum(normal @ half, 0) ** gloss.sharpness
         shine += lamp.strength * glint * (normal @ np.array(lamp.direction) > 0)
     shine *= _EXPOSURE * gloss.strength
-    return np.asarray(255 * ((gloss.base + shine) ** _SCREEN - gloss.base**_SCREEN))
+    return np.asarray(255 * ((gloss.base + shine) ** SCREEN - gloss.base**SCREEN))
 
 
 def tint(light: Light) -> NDArray[np.float64]:
@@ -77,4 +77,4 @@ def tint(light: Light) -> NDArray[np.float64]:
     if not lamps:
         return np.ones(3)
     whole = np.sum([lamp.strength * np.array(lamp.colour) for lamp in lamps], axis=0)
-    return np.asarray((whole / max(whole.mean(), 1e-9)) ** _SCREEN)
+    return np.asarray((whole / max(whole.mean(), 1e-9)) ** SCREEN)

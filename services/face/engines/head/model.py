@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.raster import texel_pairs
 from services.face.engines.head.bundle import Framing, HeadBundle, Light
-from services.face.engines.head.glb import Part
+from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.light import (
     GLOSSES,
     LIGHT_SIDE,
+    SCREEN,
     light_table,
     shine_table,
     tint,
@@ -28,14 +29,20 @@ _MOST_WARPED = 12.0
 """Pixels from a quad's fourth corner to where a parallelogram has it: as one, it is drawn."""
 _CATCHLIGHTS = 2
 """Lamps that eyes mirror: the strongest before the head."""
+_GREY = 2 / 255
+"""Channels that differ by less are the same."""
 NO_SHINE = 2
 """Which table of light is that of what does not shine."""
 _INSIDE = ("teeth", "tooth", "gum", "tongue")
 _KINDS = (
-    "lash", "brow", "cloth", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin", "head",
+    "lash", "brow", "cloth", "outfit", "eye", "hair", "teeth", "tooth", "gum", "tongue", "skin",
+    "head",
 )  # fmt: skip
+_SAME = {"skin": "head", "outfit": "cloth"}
 _SMALLEST = 0.01
 """From pupil to pupil, in sides of the picture: of a head that is smaller nothing is seen."""
+_SHARP = 0.94
+"""Length of the mean of unit normals at an edge of 40 degrees."""
 _LOOSE_M, _MOST_POINTS = 0.03, 2500
 """How far from clothes skin moves as it likes, half of that not at all; points of clothes that it
 is told from.
@@ -64,6 +71,8 @@ class Model(NamedTuple):
     """[N] what light gets to as far as the mouth is open."""
     gain: NDArray[np.float32]
     """[N] what the light is multiplied by."""
+    tints: NDArray[np.float32]
+    """[channels, N] and then: by one that is drawn alone, or red, green and blue; none: by 1."""
     light: NDArray[np.float32]
     """[tables, LIGHT_SIDE, LIGHT_SIDE] by a normal's y and x: light of skin, light of all else,
     no shine, and shines.
@@ -153,6 +162,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
         follows=_follows(parts, build),
         inside=np.concatenate([np.full(len(p.positions), kind_of(p) in _INSIDE) for p in parts]),
         gain=_gains(bundle.about.light, parts, normals, light[0]),
+        tints=_tints(parts),
         light=light,
         looks=looks,
         camera=camera,
@@ -206,7 +216,7 @@ def kind_of(part: Part) -> str:
     """What it is, by the first of its names that tells; "": something else."""
     for name in part.names:
         if found := next((kind for kind in _KINDS if kind in name.lower()), ""):
-            return "head" if found == "skin" else found
+            return _SAME.get(found, found)
     return ""
 
 
@@ -265,7 +275,10 @@ def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64
                 found.append((x, y, z, radius, pupil, triangle, end))
         triangle += len(part.triangles)
     if len(found) < 2:
-        raise InvalidInputError("the GLB has no eyes: a part that is called so, with both balls")
+        raise InvalidInputError(
+            "the GLB has no eyes: a part that is called so, with both balls, which nothing shows "
+            "through (alphaMode OPAQUE)"
+        )
     return np.array(found)
 
 
@@ -322,7 +335,7 @@ class _Shapes(NamedTuple):
 def _upright(part: Part, centre: NDArray[np.float64]) -> NDArray[np.float32]:
     """[N, 3] normals at rest."""
     if not part.blends:
-        return _normals(part.positions, part.triangles, _welded(part))
+        return _normals(part.positions, part.triangles, _rounded(part))
     if part.normals is not None:
         return part.normals
     # Cards of hair look anywhere: they are lit as the head that they lie on.
@@ -335,7 +348,7 @@ def _shapes(
     parts: Sequence[Part], first: NDArray[np.int64], upright: Sequence[NDArray[np.float32]]
 ) -> _Shapes:
     """What each shape adds to places and normals."""
-    seams = [_welded(part) for part in parts]
+    seams = [_rounded(part) for part in parts]
     ends: list[int] = [0]
     moved: list[NDArray[np.int64]] = []
     changes: list[NDArray[np.float32]] = []
@@ -368,6 +381,22 @@ def _shapes(
 def _welded(part: Part) -> NDArray[np.int64]:
     """[N] the same number for vertices at one place: those that a seam of the texture parts."""
     keys = np.round(part.positions * 1e6).astype(np.int64)
+    return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _rounded(part: Part) -> NDArray[np.int64]:
+    """[N] the same number for vertices that share a normal: those at one place, unless the file
+    has an edge there.
+    """
+    place = _welded(part)
+    if part.normals is None:
+        return place
+    mean = np.zeros((int(place.max()) + 1, 3))
+    np.add.at(mean, place, part.normals)
+    length = np.linalg.norm(mean, axis=1) / np.maximum(np.bincount(place), 1)
+    sharp = (length < _SHARP)[place]
+    ways = np.where(sharp[:, None], np.rint(8 * part.normals), 0).astype(np.int64)
+    keys = np.column_stack([place, ways])
     return np.unique(keys, axis=0, return_inverse=True)[1].reshape(-1)
 
 
@@ -417,6 +446,20 @@ def _gains(
     at_rest = 1 / np.maximum(sample[0], 0.05)
     lit = np.concatenate([np.full(len(p.positions), light.baked or p.unlit) for p in parts])
     return np.where(lit, at_rest, 1.0).astype(np.float32)
+
+
+def _tints(parts: Sequence[Part]) -> NDArray[np.float32]:
+    """Of what colours of vertices say: one channel where all of them are grey."""
+    count = sum(len(part.positions) for part in parts)
+    if all(part.colours is None for part in parts):
+        return np.zeros((0, count), np.float32)
+    white = [
+        np.ones((len(p.positions), 3), np.float32) if p.colours is None else p.colours
+        for p in parts
+    ]
+    tints = np.concatenate(white).T ** SCREEN
+    grey = bool((np.ptp(tints, axis=0) < _GREY).all())
+    return np.ascontiguousarray(tints[: 1 if grey else 3], np.float32)
 
 
 def _catchlights(light: Light, axes: NDArray[np.float64]) -> NDArray[np.float64]:

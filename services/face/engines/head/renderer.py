@@ -23,6 +23,9 @@ class HeadRenderer:
 
     def __init__(self, model: Model) -> None:
         self._model = model
+        # Where vertices have colours, each channel is a picture of its own.
+        rows = range(len(model.tints))
+        self._drawn = [model._replace(tints=model.tints[row : row + 1]) for row in rows] or [model]
 
     @property
     def size(self) -> int:
@@ -35,8 +38,14 @@ class HeadRenderer:
 
         The same pose gives the same bytes.
         """
-        work = thread_work(self._model)
-        draw_head(arkit_weights(pose), carriage_of(pose), self._model, work)
+        work, weights, carriage = thread_work(self._model), arkit_weights(pose), carriage_of(pose)
+        channels = []
+        for channel, model in enumerate(self._drawn):
+            draw_head(weights, carriage, model, work)
+            if len(self._drawn) > 1:
+                channels.append(work.picture[..., channel].copy())
+        for channel, pixels in enumerate(channels):
+            work.picture[..., channel] = pixels
         return work.picture
 
 

@@ -9,13 +9,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.engines.head.glb import Part
+from services.face.engines.head.gltf.parts import MOST_TILES, Part
 
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
-_MOST_TILES = 4
 _SHARPNESS = 2.2
-"""Of the edges of what is cut out: so much steeper than in its texture."""
+"""Of the edges of what is cut out: so much steeper than in its texture, at the least."""
 
 
 class Textures(NamedTuple):
@@ -107,8 +106,11 @@ def _within(
         picture[..., :3] = np.rint(picture[..., :3] * alpha)
     else:
         picture[..., 3] = 255
-    low = np.floor(part.places.min(axis=0) + 1e-4)
-    tiles = np.ceil(part.places.max(axis=0) - low - 1e-4).clip(1, _MOST_TILES).astype(int)
+    corners = part.places[part.triangles].reshape(-1, 2)
+    low = np.floor(corners.min(axis=0) + 1e-4)
+    tiles = np.ceil(corners.max(axis=0) - low - 1e-4).clip(1, MOST_TILES).astype(int)
+    # Beyond what is clamped, the texel at its edge is drawn anyway.
+    low[list(part.clamped)], tiles[list(part.clamped)] = 0, 1
     tiled = np.tile(picture, (tiles[1], tiles[0], 1))
     return ((part.places - low) / tiles).astype(np.float32), tiled
 
@@ -145,7 +147,10 @@ def _sharpened(picture: NDArray[np.uint8], cut: float | None) -> NDArray[np.uint
     if cut is None:
         return picture
     alpha = picture[..., 3:].astype(np.float32) / 255
-    sharp = np.clip((alpha - cut) * _SHARPNESS + 0.5, 0, 1)
+    cut = min(max(cut, 0.5 / 255), 254.5 / 255)
+    # What is solid in the texture stays so, and what is clear, wherever between them the cut is.
+    sharpness = max(_SHARPNESS, 0.5 / cut, 0.5 / (1 - cut))
+    sharp = np.clip((alpha - cut) * sharpness + 0.5, 0, 1)
     colours = picture[..., :3] * (sharp / np.maximum(alpha, 1 / 255))
     whole = np.concatenate([np.minimum(colours, 255 * sharp), 255 * sharp], axis=2)
     return np.asarray(np.rint(whole), np.uint8)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import HeadBundle
-from services.face.engines.head.glb import Part
+from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.model import Model, pieces_of
 from services.face.engines.head.raster.carriage import MOST_TURN
 from services.face.engines.head.renderer import HeadRenderer, thread_work
@@ -166,6 +166,7 @@ def _only(model: Model, kept: NDArray[np.bool_]) -> Model:
         follows=model.follows[used],
         inside=model.inside[used],
         gain=model.gain[used],
+        tints=np.ascontiguousarray(model.tints[:, used]),
         looks=model.looks[used],
         triangles=drawn,
         skin=int(before[model.skin]),
@@ -206,6 +207,7 @@ def _thinned(part: Part) -> Part:
         normals=None if part.normals is None else part.normals[stays],
         places=part.places[stays],
         triangles=(np.cumsum(stays) - 1)[triangles].astype(np.int32),
+        colours=None if part.colours is None else part.colours[stays],
     )
 
 

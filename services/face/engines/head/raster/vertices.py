@@ -113,6 +113,10 @@ def light_vertices(head, model, work):  # type: ignore[no-untyped-def]
         screen[n, 4], screen[n, 5] = source[n, 0], source[n, 1]
         screen[n, 6] = min(max(bright, np.float32(0.1)), np.float32(4.0))
         screen[n, 7] = shine
+    # Colours of vertices, which hardly any head has, are darker than light may be.
+    for row in range(len(model.tints)):
+        for n in range(np.uint64(len(screen))):
+            screen[n, 6] *= model.tints[row, n]
 
 
 @inlined()
