@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import re
 from collections.abc import AsyncIterator
 from functools import partial
@@ -17,6 +18,7 @@ from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
 from tests.face import made_head
+from tests.face.made_gltf import Gltf
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -77,6 +79,39 @@ async def test_a_head_of_ones_own_is_kept_in_the_browser_and_an_unfit_one_refuse
         # The stub's avatars have no head.
         await expect(page.locator("[name=drawnBy][value=server]")).to_be_checked()
         assert await page.evaluate(KEPT_BYTES) == len(block_figure())
+
+
+READ = """async (packed) => {
+  const { headOf } = await import("/static/head/model.js");
+  try {
+    const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+    const head = await headOf(bytes.buffer);
+    let pictures = 0;
+    head.object.traverse(({ material }) => (pictures += material?.map ? 1 : 0));
+    return `${pictures} pictures`;
+  } catch (error) {
+    return error.message;
+  }
+}"""
+"""What the page makes of a file: of how many parts it shows a picture, or why it is unfit."""
+
+
+async def test_what_is_compressed_is_told_and_colours_said_in_the_old_way_are_shown(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    async def read(content: bytes) -> str:
+        found: str = await page.evaluate(READ, base64.b64encode(content).decode())
+        return found
+
+    async with fresh_page(drawing) as page:
+        await open_page(page, stub)
+        plain, old = Gltf(), Gltf()
+        material = old.material()
+        diffuse = {"diffuseTexture": material.pop("pbrMetallicRoughness")["baseColorTexture"]}
+        material["extensions"] = {"KHR_materials_pbrSpecularGlossiness": diffuse}
+        assert await read(old.packed()) == await read(plain.packed()) == "6 pictures"
+        plain.told["extensionsRequired"] = ["KHR_draco_mesh_compression"]
+        assert await read(plain.packed()) == "head.unfit.compressed"
 
 
 SCENE: dict[str, Any] = {

@@ -75,7 +75,7 @@ class Model(NamedTuple):
     """[channels, N] and then: by one that is drawn alone, or red, green and blue; none: by 1."""
     light: NDArray[np.float32]
     """[tables, LIGHT_SIDE, LIGHT_SIDE] by a normal's y and x: light of skin, light of all else,
-    no shine, and shines.
+    no shine, shines, and that of what is the same in any light.
     """
     looks: NDArray[np.int32]
     """[N, 2] which table its light is from, and which its shine."""
@@ -423,13 +423,15 @@ def _lit(light: Light, parts: Sequence[Part]) -> tuple[NDArray[np.float32], NDAr
     glosses = list(dict.fromkeys(GLOSSES.values()))
     tables = [light_table(light), light_table(light), np.zeros((LIGHT_SIDE, LIGHT_SIDE))]
     tables += [shine_table(light, gloss) for gloss in glosses]
+    tables.append(np.ones((LIGHT_SIDE, LIGHT_SIDE)))
     looks = []
     for part in parts:
         kind = kind_of(part)
         shine = NO_SHINE
         if kind in GLOSSES and not (light.baked or part.unlit):
             shine = 3 + glosses.index(GLOSSES[kind])
-        looks.append(np.tile((0 if kind == "head" else 1, shine), (len(part.positions), 1)))
+        lit = len(tables) - 1 if part.unlit else 0 if kind == "head" else 1
+        looks.append(np.tile((lit, shine), (len(part.positions), 1)))
     return np.array(tables, np.float32), np.concatenate(looks).astype(np.int32)
 
 
@@ -444,8 +446,8 @@ def _gains(
     x, y = (normals[:, 0] + 1) * scale, (1 - normals[:, 1]) * scale
     sample = cv2.remap(table, x[None], y[None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     at_rest = 1 / np.maximum(sample[0], 0.05)
-    lit = np.concatenate([np.full(len(p.positions), light.baked or p.unlit) for p in parts])
-    return np.where(lit, at_rest, 1.0).astype(np.float32)
+    baked = np.concatenate([np.full(len(p.positions), light.baked and not p.unlit) for p in parts])
+    return np.where(baked, at_rest, 1.0).astype(np.float32)
 
 
 def _tints(parts: Sequence[Part]) -> NDArray[np.float32]:

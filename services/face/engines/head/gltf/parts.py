@@ -68,7 +68,7 @@ class Part:
     """Of one that is cut out along its texture: the alpha of its edge."""
     two_sided: bool
     unlit: bool
-    """Whether its colours are those that are to be seen, with all light in them."""
+    """Whether its colours are those that are to be seen, in any light."""
     clamped: tuple[bool, bool] = (False, False)
     """Whether the edge of its texture goes on beyond it, along and down; else it begins anew."""
     colours: NDArray[np.float32] | None = None
