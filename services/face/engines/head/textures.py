@@ -13,6 +13,8 @@ from services.face.engines.head.gltf.parts import MOST_TILES, Part
 
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
+_MOST_TEXELS = 4096 * 4096
+"""Of a texture that is shown several times over; a finer one is made coarser."""
 _SHARPNESS = 2.2
 """Of the edges of what is cut out: so much steeper than in its texture, at the least."""
 
@@ -111,6 +113,10 @@ def _within(
     tiles = np.ceil(corners.max(axis=0) - low - 1e-4).clip(1, MOST_TILES).astype(int)
     # Beyond what is clamped, the texel at its edge is drawn anyway.
     low[list(part.clamped)], tiles[list(part.clamped)] = 0, 1
+    while tiles.prod() * picture.shape[0] * picture.shape[1] > _MOST_TEXELS:
+        height, width = picture.shape[:2]
+        half = (width + 1) // 2, (height + 1) // 2
+        picture = np.asarray(cv2.resize(picture, half, interpolation=cv2.INTER_AREA), np.uint8)
     tiled = np.tile(picture, (tiles[1], tiles[0], 1))
     return ((part.places - low) / tiles).astype(np.float32), tiled
 
