@@ -202,6 +202,10 @@ def glossy(gltf: Gltf) -> None:
 
 
 def solid_but_not_called_so(gltf: Gltf) -> None:
+    """Its picture is clear where no triangle lies."""
+    pixels = np.dstack([four_colours(), np.full((64, 64), 255, np.uint8)])
+    pixels[:, 48:, 3] = 0
+    gltf.texture()["index"] = gltf.picture(painted(pixels=pixels))
     gltf.material()["alphaMode"] = "BLEND"
     gltf.material(1).update({"alphaMode": "MASK", "alphaCutoff": 0.9})
 

@@ -255,8 +255,8 @@ def _seen_as(glow: _Picture, surface: _Picture) -> _Picture:
 def _seen_through(
     about: dict[str, Any], pixels: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint8], bool, float | None]:
-    """The picture of a material, as clear as it is; whether anything shows through it, for much
-    that is said to be clear is solid all over; and the alpha that it is cut at.
+    """The picture of a material, as clear as it is; whether anything may show through it; and the
+    alpha that it is cut at.
     """
     mode, cut = about.get("alphaMode", "OPAQUE"), None
     glass = about.get("extensions", {}).get(_GLASS, {})
@@ -266,9 +266,7 @@ def _seen_through(
         cut = float(about.get("alphaCutoff", 0.5))
         if cut > 1:
             pixels = np.zeros_like(pixels)
-    solid = 255 if cut is None else 255 * cut
-    blends = mode != "OPAQUE" and bool(pixels[..., 3].min(initial=255) < solid)
-    return pixels, blends, cut if blends else None
+    return pixels, mode != "OPAQUE", cut
 
 
 def _glass(picture: NDArray[np.uint8], share: float, mode: str) -> NDArray[np.uint8]:

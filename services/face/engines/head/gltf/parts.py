@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -161,7 +162,10 @@ class _Reader:
             colours=look.colours,
         )
         _check_near(found.positions)
-        return _within_tiles(found)
+        found = _within_tiles(found)
+        if found.blends and not _shows_through(found):
+            return replace(found, blends=False, cut=None)
+        return found
 
     def _listed(self, index: int, components: int, count: int) -> NDArray[np.float32]:
         found = self._file.floats(index, components)
@@ -290,6 +294,22 @@ def _within_tiles(part: Part) -> Part:
         },
         colours=None if part.colours is None else part.colours[which],
     )
+
+
+def _shows_through(part: Part) -> bool:
+    """Whether anything does where its triangles lie: many textures are clear beside them alone."""
+    size = np.array(part.texture.shape[1::-1])
+    corners = part.places[part.triangles] * size
+    if corners.min(initial=0) < 0 or (corners > size).any():
+        return True
+    clear = part.texture[..., 3] < 255 * (1 if part.cut is None else part.cut)
+    column, row = np.minimum(corners.mean(axis=1).astype(int), size - 1).T
+    if clear[row, column].any():
+        return True
+    seen = np.zeros(clear.shape, np.uint8)
+    for triangle in np.rint(corners - 0.5).astype(np.int32):
+        cv2.fillConvexPoly(seen, triangle, 1)
+    return bool((clear & (seen > 0)).any())
 
 
 def _of_vertices(target: Target, which: NDArray[np.int64], count: int) -> Target:
