@@ -42,7 +42,8 @@ _TIMEOUT = httpx.Timeout(connect=2.0, read=30.0, write=10.0, pool=5.0)
 _LIMITS = httpx.Limits(max_connections=1000, max_keepalive_connections=50, keepalive_expiry=2.0)
 _ASK_S = 3.0
 _SOCKET_OPEN_S = 5.0
-_SOCKET_PING_S, _SOCKET_SILENT_S = 5, 10
+# A gateway whose machine has vanished says nothing, and others go on with its sessions in seconds.
+_SOCKET_PING_S, _SOCKET_SILENT_S = 2, 3
 _LARGEST_SOCKET_MESSAGE = 8 * 1024 * 1024
 _SERVICE_RESTART = 1012
 """Close code: connecting again will help, or tell that the session is gone."""

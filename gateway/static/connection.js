@@ -31,9 +31,9 @@ const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 2000; // a gateway that is started again is there within seconds
 const PLACE_RETRIES = 20; // longer than a place is kept that nobody asks for
 const PLACES_LOST = 3; // so many are lost with their gateways before the visitor is told
-/** A clock that has jumped by more has stood still: the machine was asleep. */
-const WATCH_MS = 5000;
-const ASLEEP_MS = 10_000;
+/** Who says nothing between two looks is asked, and is gone after so many of them. */
+const LOOK_MS = 1000;
+const SILENT_LOOKS = 4;
 const PONG_LIMIT_MS = 3000;
 
 export class Connection extends EventTarget {
@@ -53,7 +53,6 @@ export class Connection extends EventTarget {
   #status = "offline";
   #hush;
   #speaking = false;
-  #pinging = false;
   /** A part of what is being connected has been lost before the last one came. */
   #lost = false;
   /** What has been chosen since, and the session has not been told. */
@@ -106,7 +105,7 @@ export class Connection extends EventTarget {
   async start(options) {
     this.#options = options;
     this.#abort = new AbortController();
-    this.#watchSleep(this.#abort.signal);
+    this.#watchSilence(this.#abort.signal);
     this.#become("connecting");
     try {
       await this.#connect();
@@ -334,26 +333,17 @@ export class Connection extends EventTarget {
     this.#tell("over", {});
   }
 
-  /** After a machine's sleep sockets look open that are not: who does not answer is gone. */
-  #watchSleep(signal) {
-    let seen_ms = Date.now();
-    const watch = setInterval(() => {
-      if (Date.now() - seen_ms > ASLEEP_MS) void this.check();
-      seen_ms = Date.now();
-    }, WATCH_MS);
-    const check = () => document.visibilityState === "visible" && void this.check();
-    for (const type of ["online", "visibilitychange"]) addEventListener(type, check, { signal });
+  /** After a sleep, or where a machine has vanished, sockets look open that are not. */
+  #watchSilence(signal) {
+    let silent = 0;
+    const look = () => {
+      const heard = [this.#events, this.#media].map((link) => link?.heard());
+      silent = this.#status === "live" && heard.includes(false) ? silent + 1 : 0;
+      if (silent > SILENT_LOOKS) void this.#restore();
+      else if (silent) this.#events.send({ type: "ping" });
+    };
+    const watch = setInterval(look, LOOK_MS);
     signal.addEventListener("abort", () => clearInterval(watch), { once: true });
-  }
-
-  /** Asks whether the gateway still hears us, and connects anew where it does not. */
-  async check() {
-    const events = this.#events;
-    if (this.#status !== "live" || this.#pinging) return;
-    this.#pinging = true;
-    const answered = await events.ping(PONG_LIMIT_MS);
-    this.#pinging = false;
-    if (!answered && events === this.#events) void this.#restore();
   }
 
   /** @param {import("./microphone.js").Microphone | null} microphone */

@@ -7,6 +7,7 @@ import { opened } from "./sockets.js";
  */
 export class EventChannel extends EventTarget {
   #socket = null;
+  #heard = true;
 
   /**
    * Resolves when open; rejects when the socket cannot be opened.
@@ -21,6 +22,7 @@ export class EventChannel extends EventTarget {
   }
 
   #received(text) {
+    this.#heard = true;
     let message;
     try {
       message = JSON.parse(text);
@@ -42,6 +44,13 @@ export class EventChannel extends EventTarget {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
     this.#socket.send(JSON.stringify(message));
     return true;
+  }
+
+  /** Whether anything has come since it was last asked for. */
+  heard() {
+    const heard = this.#heard;
+    this.#heard = false;
+    return heard;
   }
 
   /** Whether the gateway answers within so long. */

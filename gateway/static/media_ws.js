@@ -33,6 +33,7 @@ export class SocketMedia extends EventTarget {
   #queue = [];
   #microphone = null;
   #closed = false;
+  #heard = true;
   #mime;
 
   /** @param {"server" | "client"} drawnBy client: no pictures come */
@@ -90,6 +91,7 @@ export class SocketMedia extends EventTarget {
   }
 
   #received(data) {
+    this.#heard = true;
     if (typeof data === "string") {
       this.dispatchEvent(new CustomEvent("problem", { detail: JSON.parse(data) }));
       return;
@@ -97,6 +99,13 @@ export class SocketMedia extends EventTarget {
     this.#queue.push(data);
     if (this.#queue.length > QUEUE_LIMIT_FRAGMENTS) this.#lost();
     else this.#append();
+  }
+
+  /** Whether anything has come since it was last asked for: sound, or silence, always does. */
+  heard() {
+    const heard = this.#heard;
+    this.#heard = false;
+    return heard;
   }
 
   /** A SourceBuffer takes one operation at a time; this runs the next one. */

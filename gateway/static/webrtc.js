@@ -136,6 +136,11 @@ export class WebRtcMedia extends EventTarget {
     this.dispatchEvent(new Event("lost"));
   }
 
+  /** The browser watches that something comes, and says when nothing does. */
+  heard() {
+    return true;
+  }
+
   #watch() {
     clearTimeout(this.#healing);
     const state = this.#pc.connectionState;

@@ -410,7 +410,7 @@ class StubGateway:
             await asyncio.gather(sender, return_exceptions=True)
 
     async def _send_film(self, peer: WebSocket) -> None:
-        while self.script.dark:  # noqa: ASYNC110 - changed in another thread
-            await asyncio.sleep(0.02)
         async for piece in fmp4(self._clip()):
+            while self.script.dark:  # noqa: ASYNC110 - changed in another thread
+                await asyncio.sleep(0.02)
             await peer.send_bytes(piece)

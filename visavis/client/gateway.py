@@ -33,6 +33,8 @@ _AWAY = ("unreachable", "unavailable", "stage_lost")
 """What is told while a gateway is exchanged for another one."""
 # The gateway answers at once; where what it has sent was not read, its answer stands behind that.
 _CLOSE_TIMEOUT_S = 0.5
+# A gateway that has vanished with its machine says nothing, and another one goes on in seconds.
+_PING_EVERY_S = 5.0
 _MEDIA_LIMIT_BYTES = 8 * 1024 * 1024
 _API = "/v1/"
 # 503: of one whose bus is away for a moment.
@@ -261,6 +263,8 @@ class GatewayClient:
             additional_headers=self._authorization(path),
             max_size=_MEDIA_LIMIT_BYTES,
             close_timeout=_CLOSE_TIMEOUT_S,
+            ping_interval=_PING_EVERY_S,
+            ping_timeout=_PING_EVERY_S,
             ssl=self.tls,
             proxy=None,
         )
