@@ -131,15 +131,16 @@ async def test_who_was_let_in_is_no_newcomer_where_his_session_could_not_leave(
     inside = gateway.inside.sessions.get(await new_session(http))
     async with client.connect(f"/v1/sessions/{inside.id}/events") as socket:
         await until(lambda: doubles.leases() == 4)
+        known = len(doubles.seen.of("llm", "config"))  # a slow machine may have let go of it before
         doubles.script.refuse["face"] = grpc.StatusCode.RESOURCE_EXHAUSTED
         async with inside.presence.departing():
             pass  # nobody takes it
         assert (await next_event(socket, "error"))["code"] == "at_capacity"
         doubles.script.refuse.clear()
         await until(lambda: inside.stages.attached and doubles.leases() == 4)
-    first, *later = (request.config.admitted for request in doubles.seen.of("llm", "config"))
-    assert not first
-    assert len(later) >= 2 and all(later)
+    admitted = [request.config.admitted for request in doubles.seen.of("llm", "config")]
+    assert not any(admitted[:known])
+    assert len(admitted) >= known + 2 and all(admitted[known:])
 
 
 async def test_an_answer_that_is_asked_for_over_http_alone_comes_to_its_end(
