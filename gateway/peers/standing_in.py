@@ -275,7 +275,7 @@ class StandingIn:
                 follows = 0
                 continue
             other = there.writer != self._own
-            if other and not there.content:
+            if other and there.ended:
                 with suppress(UnknownNameError):
                     await self._sessions.delete(session.id)
                 return 0
@@ -294,8 +294,7 @@ class StandingIn:
         cut off as they went elsewhere.
         """
         for name in names:
-            there = await self._records.get(session_key(name))
-            if there is not None and there.writer == self._own:
+            if there := await self._ours(session_key(name)):
                 with suppress(AlreadyExistsError):
                     await self._records.put(there.key, b"", there.seq)
             await self._drop(begun_key(name))
@@ -305,10 +304,13 @@ class StandingIn:
         return await self._records.put(key, json.dumps(told).encode(), follows)
 
     async def _drop(self, key: str) -> None:
-        """Unless another gateway has written it since."""
-        there = await self._records.get(key)
-        if there is not None and there.writer == self._own:
+        if there := await self._ours(key):
             await self._records.drop(there.seq)
+
+    async def _ours(self, key: str) -> Record | None:
+        """What is there, unless another gateway has written it since."""
+        there = await self._records.get(key)
+        return there if there is not None and there.writer == self._own else None
 
     # ------------------------------------------------------------ others' sessions
 
@@ -353,7 +355,7 @@ class StandingIn:
             log.debug("session %s: %s", name, error)
         except BusError as error:
             raise StageLostError(f"session: what is kept of it cannot be read: {error}") from error
-        if there is not None and there.content and there.writer not in ("", self._own):
+        if there is not None and not there.ended and there.writer not in ("", self._own):
             return there
         if there is None and not self._steady():
             raise StageLostError("session: the bus has been away; try again")
@@ -403,7 +405,7 @@ class StandingIn:
                 async for there in records:
                     name = there.key.partition(".")[2]
                     here = self._sessions.has(name)
-                    if there.writer != note.key or here or not there.content:
+                    if there.writer != note.key or here or there.ended:
                         continue
                     if len(some) >= min(_AT_ONCE, self._sessions.free):
                         await _ended(*some)

@@ -1,13 +1,12 @@
-import { opened } from "./sockets.js";
+import { Hearing, opened } from "./sockets.js";
 
 /**
  * The session's event socket. Every message of the gateway becomes a
  * CustomEvent of its type, with the message as detail; "lost" follows when
  * the socket closes without close() having been called.
  */
-export class EventChannel extends EventTarget {
+export class EventChannel extends Hearing {
   #socket = null;
-  #heard = true;
 
   /**
    * Resolves when open; rejects when the socket cannot be opened.
@@ -22,7 +21,7 @@ export class EventChannel extends EventTarget {
   }
 
   #received(text) {
-    this.#heard = true;
+    this.hear();
     let message;
     try {
       message = JSON.parse(text);
@@ -44,13 +43,6 @@ export class EventChannel extends EventTarget {
     if (this.#socket?.readyState !== WebSocket.OPEN) return false;
     this.#socket.send(JSON.stringify(message));
     return true;
-  }
-
-  /** Whether anything has come since it was last asked for. */
-  heard() {
-    const heard = this.#heard;
-    this.#heard = false;
-    return heard;
   }
 
   /** Whether the gateway answers within so long. */

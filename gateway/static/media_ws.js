@@ -4,6 +4,7 @@
  */
 
 import { PlayedClock } from "./head/clock.js";
+import { Hearing } from "./sockets.js";
 
 const MIMES = {
   server: 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"',
@@ -24,7 +25,8 @@ const QUEUE_LIMIT_FRAGMENTS = 256;
 /** Two seconds of PCM waiting in the socket: the uplink is stuck, so newer sound is dropped. */
 const UPLINK_LIMIT_BYTES = 64_000;
 
-export class SocketMedia extends EventTarget {
+/** Sound, or silence, comes all the time. */
+export class SocketMedia extends Hearing {
   kind = "websocket";
   #socket;
   #video;
@@ -33,7 +35,6 @@ export class SocketMedia extends EventTarget {
   #queue = [];
   #microphone = null;
   #closed = false;
-  #heard = true;
   #mime;
 
   /** @param {"server" | "client"} drawnBy client: no pictures come */
@@ -91,7 +92,7 @@ export class SocketMedia extends EventTarget {
   }
 
   #received(data) {
-    this.#heard = true;
+    this.hear();
     if (typeof data === "string") {
       this.dispatchEvent(new CustomEvent("problem", { detail: JSON.parse(data) }));
       return;
@@ -99,13 +100,6 @@ export class SocketMedia extends EventTarget {
     this.#queue.push(data);
     if (this.#queue.length > QUEUE_LIMIT_FRAGMENTS) this.#lost();
     else this.#append();
-  }
-
-  /** Whether anything has come since it was last asked for: sound, or silence, always does. */
-  heard() {
-    const heard = this.#heard;
-    this.#heard = false;
-    return heard;
   }
 
   /** A SourceBuffer takes one operation at a time; this runs the next one. */

@@ -471,12 +471,16 @@ class Record:
     writer: str
     seq: int
 
+    @property
+    def ended(self) -> bool:
+        """Whether all that it tells is that what it was of has ended."""
+        return not self.content
+
 
 class Records(_Kept):
     """Records by key, each forgotten `RECORDS_AGE_S` after it was written last.
 
-    Keys are names with dots between them. Made and read as a `Bucket` is. One without content tells
-    that what it was of has ended.
+    Keys are names with dots between them. Made and read as a `Bucket` is.
     """
 
     def __init__(self, bus: Bus, name: str, writer: str = "") -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from services.tts.text.script_runs import DOLLARS, UNIT, UNITS
+from services.tts.text.script_runs import DOLLARS, SAID_IN_MANDARIN, UNIT, UNITS
 
 _DIGITS = "零一二三四五六七八九"
 _TELEPHONE_DIGITS = "零幺二三四五六七八九"
@@ -86,11 +86,8 @@ _DAY = "(?:周|星期|礼拜)[一二三四五六日天]"
 _MINUS = r"(?<![\dA-Za-z%℃°)）])[-−]"
 _CURRENCIES = {"$": "美元", "€": "欧元", "£": "英镑", "¥": "元", "￥": "元"}
 _CURRENCIES |= {f"{whose}$": name for whose, name in DOLLARS.items()}
-_SYMBOLS = {
-    "+": "加", "=": "等于", "×": "乘以", "÷": "除以", "≈": "约等于", "≥": "大于等于",
-    "≤": "小于等于", ">": "大于", "<": "小于", "&": "和", "@": "艾特", "№": "号", "±": "正负",
-    "√": "根号", "≠": "不等于", "∞": "无穷大", "²": "的平方", "³": "的立方", "∕": "除以",
-    "−": "减", "∛": "三次根号", "∈": "属于", "∪": "并", "∩": "交", "∠": "角",
+_SYMBOLS = SAID_IN_MANDARIN | {
+    "&": "和", "@": "艾特", "№": "号", "±": "正负", "∞": "无穷大", "−": "减",
 }  # fmt: skip
 _MEASURES = (
     "个只条张把本位名次件种样天年周岁倍台辆部家座层间块片颗粒头匹架艘支根瓶杯碗盘双对套份万亿千百"

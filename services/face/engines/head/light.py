@@ -8,14 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.engines.head.bundle import Light
+from services.face.engines.head.gltf.look import SCREEN
 
 LIGHT_SIDE = 64
 """Of a table: rows by a normal's y, from the top, and columns by its x."""
 _WRAP = 0.25
 """How far light goes round into the shade: it is scattered under the skin."""
 _EXPOSURE = 1.25
-SCREEN = 1 / 2.2
-"""Power of light that a screen wants to be told: so colours multiply there, too."""
 
 
 @dataclass(frozen=True)

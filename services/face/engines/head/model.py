@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.draw.raster import texel_pairs
 from services.face.engines.head.bundle import Framing, HeadBundle, Light
+from services.face.engines.head.gltf.look import SCREEN
 from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.light import (
     GLOSSES,
     LIGHT_SIDE,
-    SCREEN,
     light_table,
     shine_table,
     tint,

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.engines.head.gltf.parts import MOST_TILES, Part
+from services.face.engines.head.gltf.parts import EDGE, MOST_TILES, Part
 
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
@@ -109,8 +109,8 @@ def _within(
     else:
         picture[..., 3] = 255
     corners = part.places[part.triangles].reshape(-1, 2)
-    low = np.floor(corners.min(axis=0) + 1e-4)
-    tiles = np.ceil(corners.max(axis=0) - low - 1e-4).clip(1, MOST_TILES).astype(int)
+    low = np.floor(corners.min(axis=0) + EDGE)
+    tiles = np.ceil(corners.max(axis=0) - low - EDGE).clip(1, MOST_TILES).astype(int)
     # Beyond what is clamped, the texel at its edge is drawn anyway.
     low[list(part.clamped)], tiles[list(part.clamped)] = 0, 1
     while tiles.prod() * picture.shape[0] * picture.shape[1] > _MOST_TEXELS:

@@ -22,8 +22,8 @@ _DRAWN = (_UNLIT, _GLASS, _GLOSSY, _STRONG)
 _WEBP = "EXT_texture_webp"
 _NO_PICTURE = {"KHR_texture_basisu": "KTX2", "EXT_texture_avif": "AVIF"}
 """What is not read, by the extension that a texture has it through."""
-_SCREEN = 1 / 2.2
-"""Power of light that a screen wants to be told."""
+SCREEN = 1 / 2.2
+"""Power of light that a screen wants to be told: so colours multiply there, too."""
 _ALIKE = 1 / 255
 """What colours of vertices differ by less, nobody sees."""
 _BLACK = 3
@@ -223,7 +223,7 @@ def _numbers(told: Iterable[float] | None, count: int) -> NDArray[np.float64]:
 def _times(picture: NDArray[np.uint8], factor: NDArray[np.floating]) -> NDArray[np.uint8]:
     """The factor is linear light; the picture is as the screen shows it."""
     level = np.clip(factor, 0, 1).astype(np.float64)
-    level[:3] **= _SCREEN
+    level[:3] **= SCREEN
     return picture if (level == 1).all() else np.rint(picture * level).astype(np.uint8)
 
 

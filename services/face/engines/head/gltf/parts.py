@@ -31,7 +31,7 @@ _FURTHEST = 16
 _TRIANGLES = 4
 _MOST_BEFORE = 10_000
 """Textures to either side of which one may be shown, and places still be told from each other."""
-_EDGE = 1e-4
+EDGE = 1e-4
 """Of a texture: what goes beyond it by less does not."""
 _INSTANCES = "EXT_mesh_gpu_instancing"
 
@@ -267,11 +267,11 @@ def _within_tiles(part: Part) -> Part:
     """
     corners = part.places[part.triangles]
     repeats = ~np.array(part.clamped)
-    low = np.where(repeats, np.floor(corners.min(axis=1) + _EDGE), 0)
+    low = np.where(repeats, np.floor(corners.min(axis=1) + EDGE), 0)
     if (
         not (np.abs(low) < _MOST_BEFORE).all()
         or not (
-            np.abs(corners - low[:, None]) <= np.where(repeats, MOST_TILES + _EDGE, _FURTHEST)
+            np.abs(corners - low[:, None]) <= np.where(repeats, MOST_TILES + EDGE, _FURTHEST)
         ).all()
     ):
         raise InvalidInputError(
