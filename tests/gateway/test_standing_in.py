@@ -168,7 +168,7 @@ async def test_half_an_answer_outlives_the_next_gateway_as_well(
     missed = own.is_gone
     monkeypatch.setattr(own, "is_gone", nobody)  # the other one is to be the heir
     (name,) = await made_in(dying, 1)
-    doubles.script.voice_s = 6.0
+    doubles.script.voice_s = 20.0
     async with GatewayClient(dying.url) as theirs:
         session = await joined(theirs, name)
         await session.ask("What is it?")
