@@ -306,6 +306,7 @@ class Page {
   // -- the conversation ------------------------------------------------------
 
   async start(withMicrophone) {
+    this.stage.permit();
     await this.conversation.start(withMicrophone);
     // It may have failed for want of a service: then the page waits for it again.
     if (document.body.dataset.phase === "start") await this.prepare();

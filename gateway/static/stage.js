@@ -13,6 +13,9 @@ export class Stage {
   #state = "idle";
   #connection = "offline";
   #frozen = false;
+  /** A picture is waited for, since so many looks. */
+  #awaited = false;
+  #looks = 0;
   #blocked = false;
   #muted = false;
 
@@ -24,7 +27,7 @@ export class Stage {
     this.sound = root.querySelector("#sound");
     this.sound.addEventListener("click", () => this.#unmute());
     this.#watchVideo();
-    this.#watchFrames();
+    setInterval(() => this.#look(), LOOK_MS);
   }
 
   #watchVideo() {
@@ -35,22 +38,35 @@ export class Stage {
       else show();
     });
     // A new source starts with nothing: the portrait bridges the gap.
-    this.video.addEventListener("emptied", () => (body.dataset.video = "waiting"));
+    this.video.addEventListener("emptied", () => {
+      body.dataset.video = "waiting";
+      this.#awaited = false;
+    });
     this.video.addEventListener("loadedmetadata", () => this.play());
   }
 
-  /** A connection may stand and bring nothing. */
-  #watchFrames() {
-    let shown = 0;
-    let looks = 0;
-    setInterval(() => {
-      const { totalVideoFrames } = this.video.getVideoPlaybackQuality?.() ?? {};
-      const watched = document.body.dataset.video === "playing" && document.visibilityState === "visible";
-      looks = watched && totalVideoFrames === shown ? looks + 1 : 0;
-      shown = totalVideoFrames;
-      this.#frozen = looks >= FROZEN_AFTER_LOOKS;
-      this.render();
-    }, LOOK_MS);
+  /** A connection may stand and bring nothing; a call, a locked screen or a media key pause it. */
+  #look() {
+    const seen = document.visibilityState === "visible";
+    const { paused, readyState } = this.video;
+    if (seen && paused && readyState && this.#connection === "live") void this.play();
+    const watched = seen && document.body.dataset.video === "playing";
+    this.#looks = watched && this.#awaited ? this.#looks + 1 : 0;
+    if (watched) this.#awaitPicture();
+    this.#frozen = this.#looks >= FROZEN_AFTER_LOOKS;
+    this.render();
+  }
+
+  /** Counts of pictures are of no use: of WebRTC's some browsers count none, and say 0. */
+  #awaitPicture() {
+    if (this.#awaited || !this.video.requestVideoFrameCallback) return;
+    this.#awaited = true;
+    this.video.requestVideoFrameCallback(() => (this.#awaited = false));
+  }
+
+  /** Within a click: what is loaded then may sound later, when the browser has forgotten the click. */
+  permit() {
+    if (this.video.networkState === HTMLMediaElement.NETWORK_EMPTY) this.video.load();
   }
 
   /** Browsers refuse sound without a gesture: then without it, and a button asks for one. */

@@ -48,6 +48,6 @@ function row({ name, gender, description }, checked) {
 
 /** Of a voice that the page does not know: what its makers say, without the names of networks. */
 function describe(gender, description) {
-  const said = description.split(/(?<=[.。])\s*/)[0].replace(/[.。]$/, "");
+  const said = description.split(/[.。]/)[0];
   return [gender && text(`voice.gender.${gender}`, gender), said].filter(Boolean).join(" · ");
 }

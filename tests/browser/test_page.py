@@ -62,6 +62,86 @@ async def test_over_the_websocket_it_moves_where_the_browser_keeps_no_data_of_si
     assert await moves(page, stub)
 
 
+# An iPhone's browser, as far as one that is none can be made like it: no codecs for pages, a media
+# source of its own, pictures that are not counted, and sound only from what was loaded within a
+# click. Here a second of the page's clock takes a twentieth.
+LIKE_AN_IPHONE = """
+  window.ManagedMediaSource = MediaSource;
+  const missing = ["MediaSource", "RTCRtpScriptTransform", "AudioDecoder", "VideoDecoder"];
+  for (const name of missing) delete window[name];
+  const uncounted = () => ({ totalVideoFrames: 0 });
+  HTMLVideoElement.prototype.getVideoPlaybackQuality = uncounted;
+  const { load, play } = HTMLMediaElement.prototype;
+  const permitted = new WeakSet();
+  let clicking = false;
+  addEventListener("click", () => {
+    clicking = true;
+    setTimeout(() => (clicking = false));
+  }, true);
+  HTMLMediaElement.prototype.load = function () {
+    if (clicking) permitted.add(this);
+    load.call(this);
+  };
+  HTMLMediaElement.prototype.play = async function () {
+    if (!this.muted && !permitted.has(this)) throw new DOMException("no", "NotAllowedError");
+    return play.call(this);
+  };
+  const every = setInterval;
+  window.seconds = 0;
+  window.setInterval = (act, ms) => every(act, ms === 1000 ? 50 : ms);
+  setInterval(() => (seconds += 1), 1000);
+"""
+
+
+@pytest.mark.parametrize("missing", ["RTCPeerConnection", ""])
+async def test_it_talks_and_moves_where_the_browser_is_an_iphones(
+    page: Page, stub: StubGateway, missing: str
+) -> None:
+    await page.add_init_script(LIKE_AN_IPHONE + f"delete window[{missing!r}];")
+    await open_page(page, stub)
+    await page.click("#start-type")
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert await body(page, "transport") == ("websocket" if missing else "webrtc")
+    assert await moves(page, stub)
+    stub.push({"type": "answer", "turn": 1, "text": "Here I am.", "final": True})
+    await expect(page.locator(".line")).to_have_text("Here I am.")
+    await page.evaluate("window.seconds = 0")
+    await page.wait_for_function("window.seconds > 10")
+    await page.wait_for_selector("body:not([data-away])")  # it does not stand still
+    await expect(page.locator("#sound"), "it can be heard").to_be_hidden()
+    video = page.locator("#stage video")
+    await expect(video).to_have_js_property("muted", False)
+    await video.evaluate("(video) => video.pause()")  # as a call does
+    await expect(video).to_have_js_property("paused", False)
+
+
+async def test_what_a_call_interrupts_sounds_again_with_the_next_touch(
+    page: Page, stub: StubGateway
+) -> None:
+    await open_page(page, stub)
+    resumed = await page.evaluate(
+        """async () => {
+          const { resumeOnGesture } = await import("./static/gesture.js");
+          const resumed = [];
+          const context = new (class extends EventTarget {
+            state = "running";
+            async resume() { resumed.push(this.state); }
+            become(state) {
+              this.state = state;
+              this.dispatchEvent(new Event("statechange"));
+              dispatchEvent(new PointerEvent("pointerup"));
+            }
+          })();
+          resumeOnGesture(context);
+          for (const state of ["interrupted", "running", "suspended", "closed"]) {
+            context.become(state);
+          }
+          return resumed;
+        }"""
+    )
+    assert resumed == ["interrupted", "interrupted", "suspended", "suspended"]
+
+
 async def test_what_goes_wrong_at_the_start_and_later_is_told(
     page: Page, stub: StubGateway
 ) -> None:
