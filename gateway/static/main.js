@@ -8,6 +8,7 @@
 import { Api, REFUSED } from "./api.js";
 import { addressOf, AvatarPicker, nameFault, OwnAvatar, titleOf } from "./avatars.js";
 import { Captions } from "./captions.js";
+import { copy } from "./clipboard.js";
 import { Conversation } from "./conversation.js";
 import { AvatarCreator } from "./creator.js";
 import { HeadView } from "./head/view.js";
@@ -428,22 +429,22 @@ class Page {
   }
 
   async share() {
+    const link = this.viewersLink();
+    try {
+      await copy(link);
+      this.toasts.show(text("settings.shared"));
+    } catch {
+      // No clipboard without https: show it to be copied by hand.
+      await link.then((url) => this.toasts.show(url, "kept")).catch((error) => this.report(error));
+    }
+  }
+
+  async viewersLink() {
     const { sessionId } = this.conversation;
     const url = new URL(location.pathname, location.href);
     url.searchParams.set("session", sessionId);
-    try {
-      const shared = await this.api.viewerToken(sessionId);
-      url.hash = new URLSearchParams({ token: shared });
-    } catch (error) {
-      this.report(error);
-      return;
-    }
-    try {
-      await navigator.clipboard.writeText(url.href);
-      this.toasts.show(text("settings.shared"));
-    } catch {
-      this.toasts.show(url.href, "kept"); // no clipboard without https: show it to be copied by hand
-    }
+    url.hash = new URLSearchParams({ token: await this.api.viewerToken(sessionId) });
+    return url.href;
   }
 
   /** @param {string} about for which it is over, beside the gateway itself; "": it leaves by itself */

@@ -4,6 +4,7 @@
  */
 
 import { PlayedClock } from "./head/clock.js";
+import { text } from "./i18n.js";
 import { Hearing } from "./sockets.js";
 
 const MIMES = {
@@ -47,8 +48,8 @@ export class SocketMedia extends Hearing {
   async connect(video, { url, protocols }, signal) {
     // iPhones have ManagedMediaSource only, and only with remote playback off.
     const Source = window.ManagedMediaSource ?? window.MediaSource;
-    if (!Source?.isTypeSupported(this.#mime)) throw new Error("this browser cannot play H.264 streams");
     this.#video = video;
+    if (!Source?.isTypeSupported(this.#mime)) throw new Error(text("error.unplayable"));
     this.#source = new Source();
     video.disableRemotePlayback = true;
     video.srcObject = null;

@@ -81,7 +81,15 @@ export class SettingsSheet {
   async open() {
     if (this.dialog.open) return;
     this.dialog.showModal();
-    await this.#listDevices();
+    await Promise.all([this.#listDevices(), this.#offerVolume()]);
+  }
+
+  /** Phones whose buttons alone set it undo what a page sets, a moment later. */
+  async #offerVolume() {
+    const media = new Audio();
+    media.volume = 0.5;
+    await new Promise((resolve) => setTimeout(resolve));
+    this.dialog.querySelector("#volume").closest(".field").hidden = media.volume !== 0.5;
   }
 
   async #listDevices() {

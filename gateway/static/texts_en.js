@@ -195,6 +195,7 @@ export const ENGLISH = {
   "error.unreachable": "The gateway cannot be reached. Is it running?",
   "error.link": "This link does not hold any more. Ask whoever sent it for a new one.",
   "error.gone": "That conversation is over.",
+  "error.unplayable": "No picture can come: WebRTC does not connect here, and this browser plays no H.264 stream. A current Chrome, Edge, Firefox or Safari does.",
   "error.services": "Not everything is running yet. The page goes on by itself.",
   "stage.gone": "A part has not come back. Please ask again in a moment.",
   "stage.ears": "A part is being started again. What you say meanwhile is heard.",

@@ -195,6 +195,7 @@ export const CHINESE = {
   "error.unreachable": "无法连接网关。它在运行吗？",
   "error.link": "这个链接已经失效。请向发送者索取新的链接。",
   "error.gone": "那场对话已经结束。",
+  "error.unplayable": "无法显示画面：这里无法建立 WebRTC 连接，此浏览器也不能播放 H.264 视频流。请使用新版 Chrome、Edge、Firefox 或 Safari。",
   "error.services": "服务还没有全部就绪，页面会自动继续。",
   "stage.gone": "有一部分没有恢复，请稍后再问一次。",
   "stage.ears": "有一部分正在重新启动，您现在说的话会被听到。",

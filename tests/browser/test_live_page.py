@@ -39,6 +39,10 @@ async def test_start_watch_stop(profile: BrowserContext, rig: Rig) -> None:
         await page.click("#watch")
         await page.wait_for_selector("body[data-video=playing]")
         await expect(page.locator("#viewers")).to_have_text("Watching now: 1")
+        await page.click("#watch")
+        await page.evaluate("delete window.RTCPeerConnection")
+        await page.click("#watch")
+        await page.wait_for_selector("body[data-video=playing]")
         await page.evaluate(AXE)
         found = [await axe(page)]
         await page.check("input[name=language][value=zh]", force=True)

@@ -63,8 +63,9 @@ async def test_over_the_websocket_it_moves_where_the_browser_keeps_no_data_of_si
 
 
 # An iPhone's browser, as far as one that is none can be made like it: no codecs for pages, a media
-# source of its own, pictures that are not counted, and sound only from what was loaded within a
-# click. Here a second of the page's clock takes a twentieth.
+# source of its own, pictures that are not counted, loudness that is set by its buttons, sound only
+# from what was loaded within a click, and nothing copied later. Here a second of the page's clock
+# takes a twentieth.
 LIKE_AN_IPHONE = """
   window.ManagedMediaSource = MediaSource;
   const missing = ["MediaSource", "RTCRtpScriptTransform", "AudioDecoder", "VideoDecoder"];
@@ -86,6 +87,14 @@ LIKE_AN_IPHONE = """
     if (!this.muted && !permitted.has(this)) throw new DOMException("no", "NotAllowedError");
     return play.call(this);
   };
+  const later = new DOMException("no", "NotAllowedError");
+  Clipboard.prototype.writeText = () => Promise.reject(later);
+  Clipboard.prototype.write = async function ([item]) {
+    if (!clicking) throw later;
+    window.copied = await (await item.getType("text/plain")).text();
+  };
+  const set = () => null;
+  Object.defineProperty(HTMLMediaElement.prototype, "volume", { get: () => 1, set });
   const every = setInterval;
   window.seconds = 0;
   window.setInterval = (act, ms) => every(act, ms === 1000 ? 50 : ms);
@@ -113,6 +122,11 @@ async def test_it_talks_and_moves_where_the_browser_is_an_iphones(
     await expect(video).to_have_js_property("muted", False)
     await video.evaluate("(video) => video.pause()")  # as a call does
     await expect(video).to_have_js_property("paused", False)
+    await page.evaluate("document.querySelector('#share').click()")
+    await page.wait_for_function("window.copied?.includes('token-of')")
+    await page.click("#settings-open")
+    await expect(page.locator("#speed")).to_be_visible()
+    await expect(page.locator("#volume")).to_be_hidden()
 
 
 async def test_what_a_call_interrupts_sounds_again_with_the_next_touch(

@@ -1,6 +1,8 @@
 /** The page of broadcasts: choose a session, watch it, start and stop what it is pushed to. */
 import { Api } from "../api.js";
+import { copy } from "../clipboard.js";
 import { learn, speak, text } from "../i18n.js";
+import { SocketMedia } from "../media_ws.js";
 import { Preferences } from "../preferences.js";
 import { askForKey } from "../settings.js";
 import { Toasts } from "../toasts.js";
@@ -23,7 +25,7 @@ class LivePage {
   video = byId("live-video");
   session = query.get("session") ?? "";
   media = null;
-  /** What is watched by: "", "webrtc" or "hls". */
+  /** What is watched by: "", "at-once" or "hls". */
   watching = "";
   /** Ends what is under way to be watched. */
   #abort = new AbortController();
@@ -38,9 +40,9 @@ class LivePage {
     byId("session").addEventListener("change", (event) => this.choose(event.target.value));
     this.act("session-new", () => this.make());
     this.act("session-end", () => this.end());
-    this.act("watch", () => this.watch("webrtc"));
+    this.act("watch", () => this.watch("at-once"));
     this.act("watch-hls", () => this.watch("hls"));
-    this.act("copy-link", () => this.copyLink());
+    this.act("copy-link", () => this.copy(this.viewersLink()));
     this.act("copy-hls", () => this.copy(this.address("hls/index.m3u8")));
     this.act("copy-whep", () => this.copy(this.address("whep")));
     this.submit("target", () => this.start());
@@ -178,7 +180,7 @@ class LivePage {
     this.showWatching();
     const { signal } = this.#abort;
     try {
-      await (way === "hls" ? this.watchHls(signal) : this.watchWebRtc(signal));
+      await (way === "hls" ? this.watchHls(signal) : this.watchAtOnce(signal));
     } catch (error) {
       if (signal.aborted) return;
       this.leave();
@@ -186,7 +188,13 @@ class LivePage {
     }
   }
 
-  async watchWebRtc(signal) {
+  async watchAtOnce(signal) {
+    const media = await (window.RTCPeerConnection ? this.byWebRtc(signal) : this.bySocket(signal));
+    media.addEventListener("lost", () => this.leave());
+    await this.video.play();
+  }
+
+  async byWebRtc(signal) {
     const id = this.session;
     const media = (this.media = new WebRtcMedia(await this.api.iceServers(id, signal)));
     const signalling = {
@@ -194,8 +202,13 @@ class LivePage {
       leave: (peer) => void this.api.closePeer(id, peer),
     };
     await media.connect(this.video, signalling, "viewer", signal);
-    media.addEventListener("lost", () => this.leave());
-    await this.video.play();
+    return media;
+  }
+
+  async bySocket(signal) {
+    const media = (this.media = new SocketMedia());
+    await media.connect(this.video, this.api.mediaSocket(this.session, "viewer", "server"), signal);
+    return media;
   }
 
   async watchHls(signal) {
@@ -220,7 +233,7 @@ class LivePage {
 
   showWatching() {
     for (const [id, way, key] of [
-      ["watch", "webrtc", "live.watch"],
+      ["watch", "at-once", "live.watch"],
       ["watch-hls", "hls", "live.watchHls"],
     ]) {
       const pressed = this.watching === way;
@@ -235,19 +248,20 @@ class LivePage {
     return String(this.api.url(`v1/sessions/${this.session}/${rest}`));
   }
 
-  async copyLink() {
+  async viewersLink() {
     const link = this.api.url("./");
     link.searchParams.set("session", this.session);
     link.hash = new URLSearchParams({ token: await this.api.viewerToken(this.session) });
-    await this.copy(String(link));
+    return String(link);
   }
 
+  /** @param {string | Promise<string>} address */
   async copy(address) {
     try {
-      await navigator.clipboard.writeText(address);
+      await copy(address);
       this.toasts.show(text("live.copied"));
     } catch {
-      this.toasts.show(address, "kept"); // the page may not: without https there is no clipboard
+      this.toasts.show(await address, "kept"); // the page may not: without https there is no clipboard
     }
   }
 }
