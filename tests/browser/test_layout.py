@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from typing import Literal
 
@@ -10,7 +11,7 @@ from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from tests.browser.conftest import fresh_page
 from tests.browser.driving import open_page, start
-from tests.browser.stub_gateway import StubGateway
+from tests.browser.stub_gateway import STATIC, StubGateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -128,6 +129,12 @@ async def test_a_long_name_and_a_long_state_lie_apart(page: Page, stub: StubGate
         assert inside(settings, size), screen
         assert apart(state, name) or await page.locator("#avatar-name").is_hidden(), screen
     stub.script.dark = False
+
+
+async def test_browsers_that_cannot_choose_colours_have_the_dark_ones() -> None:
+    both, _, rest = (STATIC / "style.css").read_text("utf-8").partition("@supports not")
+    dark = dict(re.findall(r"(--[\w-]+): light-dark\([^,]+, ([^,;]+)\);", both))
+    assert dark and dark == dict(re.findall(r"(--[\w-]+): ([^;]+);", rest.partition("\n}")[0]))
 
 
 async def test_a_link_that_is_to_be_copied_by_hand_is_shown_whole_until_it_is_closed(
