@@ -92,6 +92,10 @@ export class Session extends EventTarget {
    * @returns {Promise<MediaStream>} for who shows it himself
    */
   async connect({ video = null, audio = null, microphone = false } = {}) {
+    // Within a click: what is loaded then may sound later, when the browser has forgotten the click.
+    for (const element of [video, audio]) {
+      if (element?.networkState === HTMLMediaElement.NETWORK_EMPTY) element.load();
+    }
     const leaving = this.disconnect();
     const wanted = this.#wanted;
     await leaving;

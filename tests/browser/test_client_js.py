@@ -16,6 +16,14 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PAGE = Path(__file__).parents[2] / "docs" / "apps.md"
 WRITTEN_URL = "http://127.0.0.1:8080"
+LOADED = """
+  window.loaded = [];
+  const { load } = HTMLMediaElement.prototype;
+  HTMLMediaElement.prototype.load = function () {
+    loaded.push(this.id);
+    load.call(this);
+  };
+"""
 
 
 class OtherSite:
@@ -51,12 +59,14 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
             url = rig.running.url
             site.html = example.replace(WRITTEN_URL, url)
             async with fresh_page(browser) as page:
+                await page.add_init_script(LOADED)
                 await page.goto(f"{site.origin}/")
                 answer = rig.doubles.script.answer
                 await page.wait_for_function(
                     "(text) => document.querySelector('#caption').textContent === text", arg=answer
                 )
                 await page.wait_for_function("document.querySelector('#face').videoWidth > 0")
+                assert await page.evaluate("loaded") == ["face"], "it may sound in Safari"
                 told = await page.evaluate(FOLLOWED, url)
                 hung_up = await page.evaluate(HUNG_UP, url)
             assert hung_up == {"refused": "disconnected", "tracks": ["ended"], "peers": 1}
