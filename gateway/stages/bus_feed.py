@@ -17,7 +17,7 @@ from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from visavis.serving.errors import BusError
 from visavis.serving.lifetime.supervision import end_tasks
-from visavis.wire.bus import Bus, Subscription
+from visavis.wire.bus import Bus, Subscription, enter_all
 from visavis.wire.media import Chunk, ClockChunk, PcmChunk, Place, TokenChunk, TurnChunk
 from visavis.wire.subjects import Kind
 
@@ -71,10 +71,10 @@ class BusFeed:
 
     async def open(self) -> None:
         """Subscribe. Raises BusError."""
-        for kind, handler in self._handlers.items():
-            subscription = self._bus.subscribe(self._session, kind, limit=LIMITS[kind])
-            await self._stack.enter_async_context(subscription)
-            self._subscriptions.append(subscription)
+        wanted = [self._bus.subscribe(self._session, k, limit=LIMITS[k]) for k in self._handlers]
+        await enter_all(self._stack, wanted)
+        self._subscriptions = wanted
+        for subscription, handler in zip(wanted, self._handlers.values(), strict=True):
             self.tasks.append(asyncio.create_task(self._pump(subscription, handler)))
         self.tasks.append(asyncio.create_task(self._write()))
 

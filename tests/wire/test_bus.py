@@ -1,11 +1,15 @@
 import asyncio
+import contextlib
+import json
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from visavis.serving.errors import BusError, InvalidInputError
 from visavis.tools.stack.nats_server import NatsServer
-from visavis.wire.bus import Bus
+from visavis.wire.bus import Bus, enter_all
 from visavis.wire.media import PcmChunk, Place, TokenChunk
 from visavis.wire.subjects import Kind
 
@@ -187,3 +191,55 @@ async def test_who_is_cancelled_in_the_moment_of_a_refusal_tries_no_more(monkeyp
 async def test_what_is_no_address_is_told(url: str) -> None:
     with pytest.raises(BusError, match="not an address of a NATS server as nats://HOST:PORT"):
         await Bus.connect(url, name="test")
+
+
+class TinyServer:
+    """Of NATS so much that a client takes it for a server: tells who is there, and counts.
+
+    hold: so many subscriptions are wanted before a ping behind the first one is answered.
+    """
+
+    def __init__(self, others: Sequence[str] = (), *, hold: int = 0) -> None:
+        self.others = others
+        self.came = asyncio.Event()
+        self._hold = hold
+        self._said: Counter[str] = Counter()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> "TinyServer":
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        for writer in self._writers:
+            writer.close()
+
+    def tell(self, others: Sequence[str]) -> None:
+        info = json.dumps({"version": "2.10.0", "max_payload": 1 << 20, "connect_urls": [*others]})
+        self._writers[-1].write(f"INFO {info}\r\n".encode())
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        self.tell(self.others)
+        pings = 0
+        async for line in reader:
+            self._said[line.split()[0].decode()] += 1
+            pings += line.startswith(b"PING")
+            if not 0 < self._said["SUB"] < self._hold:
+                writer.write(b"PONG\r\n" * pings)
+                pings = 0
+            self.came.set()
+
+
+async def test_many_subscriptions_cost_one_way_to_the_server() -> None:
+    kinds = [Kind.TOKENS, Kind.VOICE, Kind.VIDEO]
+    async with TinyServer(hold=len(kinds)) as server, contextlib.AsyncExitStack() as held:
+        bus = await Bus.connect(f"nats://{server.address}", name="test")
+        held.push_async_callback(bus.close)
+        async with asyncio.timeout(10):
+            await enter_all(held, [bus.subscribe("s1", kind) for kind in kinds])

@@ -39,7 +39,7 @@ from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import log_context
 from visavis.serving.telemetry.stages import Work, stage_traces
 from visavis.v1 import control_pb2 as pb
-from visavis.wire.bus import Bus, Subscription
+from visavis.wire.bus import Bus, Subscription, enter_all
 from visavis.wire.clock import MonotonicClock
 from visavis.wire.media import Chunk, Place, Stamp, TurnChunk
 from visavis.wire.subjects import Kind
@@ -323,9 +323,11 @@ class Stage(Generic[TurnT]):
         BusError where the session's subjects cannot be heard.
         """
         async with contextlib.AsyncExitStack() as held:
-            for kind, limit in work.inputs.items():
-                subscription = self._bus.subscribe(self._session, kind, limit=limit)
-                self._inputs[kind] = await held.enter_async_context(subscription)
+            self._inputs = {
+                kind: self._bus.subscribe(self._session, kind, limit=limit)
+                for kind, limit in work.inputs.items()
+            }
+            await enter_all(held, list(self._inputs.values()))
             held.push_async_callback(self._cancel_work)
             await self._events.ready(self._instance)
             loops = [*work.loops(), self._tell_draining(), self._tell_losses()]

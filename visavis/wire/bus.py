@@ -226,6 +226,17 @@ class Bus:
         lost.set()
 
 
+async def enter_all(held: contextlib.AsyncExitStack, subscriptions: list[Subscription]) -> None:
+    """Subscribe to all of them at once: one way to the server and back, however far it is.
+
+    Those that were entered leave with `held`. Raises BusError.
+    """
+    entering = (held.enter_async_context(one) for one in subscriptions)
+    for entered in await asyncio.gather(*entering, return_exceptions=True):
+        if isinstance(entered, BaseException):
+            raise entered
+
+
 def _check_address(url: str) -> None:
     """Raises BusError unless it is one that a server can have."""
     try:
