@@ -259,6 +259,7 @@ class Peers:
         owned = _OWNED.fullmatch(session)
         if owned is None or owned[1] == self.name or self._has(session):
             return ""
+        await self._bus.there()
         peer = await self._ask(owned[1], session=session)
         return peer.address if peer is not None else await self._revived(session)
 

@@ -216,6 +216,7 @@ class Sessions:
             raise NoRoomError(self.limit_reached, "gateway")
 
     async def _check_ready(self, services: Sequence[str]) -> None:
+        await self._bus.there()
         missing = await self._registry.missing(services)
         if missing:
             told = "; ".join(f"{part}: {why}" for part, why in missing.items())

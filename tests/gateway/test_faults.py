@@ -28,6 +28,7 @@ from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
+from visavis.wire import bus
 from visavis.wire.media import Chunk, PcmChunk, Place, TokenChunk
 from visavis.wire.subjects import Kind
 
@@ -581,6 +582,7 @@ async def test_without_a_bus_nobody_is_let_in(
     rig: Rig,
 ) -> None:
     monkeypatch.setattr(registry, "BUS_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(bus, "MOMENT_S", 0.0)
     nats = psutil.Process(rig.nats.process.pid)
     nats.suspend()
     try:

@@ -149,8 +149,7 @@ async def test_survives_a_restart_of_the_server(tmp_path) -> None:
         bus = await Bus.connect(server.url, name="test")
         async with bus.subscribe("s1", Kind.TOKENS) as tokens:
             await asyncio.to_thread(server.restart)
-            while not bus.connected:  # noqa: ASYNC110  # the client offers no event to wait for
-                await asyncio.sleep(0.01)
+            assert await bus.there()
             await bus.publish(Kind.TOKENS, token(1, 0, "after"))
             assert (await take(tokens, 1))[0].text == "after"
         await bus.close()
@@ -234,6 +233,36 @@ class TinyServer:
                 writer.write(b"PONG\r\n" * pings)
                 pings = 0
             self.came.set()
+
+
+async def test_of_many_servers_the_one_that_was_heard_of_last_is_tried_first() -> None:
+    """The others may have gone for good, which nobody tells: each would cost seconds."""
+    async with contextlib.AsyncExitStack() as held:
+        gone = [await held.enter_async_context(TinyServer()) for _ in range(8)]
+        new = await held.enter_async_context(TinyServer())
+        known = [one.address for one in gone]
+        first = await held.enter_async_context(TinyServer(known[:4]))
+        bus = await Bus.connect(f"nats://{first.address}", name="test")
+        first.tell(known[4:])
+        first.tell([new.address])
+        await bus.flush()
+        first.hang_up()
+        await asyncio.wait_for(new.came.wait(), 10)
+        assert not any(one.came.is_set() for one in gone)
+        await bus.close()
+
+
+async def test_where_many_servers_are_dead_the_given_address_is_tried_between_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("DEBUG", "visavis.wire.bus")
+    async with TinyServer([f"127.0.0.1:{port}" for port in range(1, 9)]) as given:
+        bus = await Bus.connect(f"nats://{given.address}", name="test")
+        given.hang_up()
+        given.came.clear()
+        await asyncio.wait_for(given.came.wait(), 10)
+        assert sum("Connect call failed" in record.message for record in caplog.records) == 1
+        await bus.close()
 
 
 async def test_many_subscriptions_cost_one_way_to_the_server() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import ssl
 from collections import deque
 from collections.abc import Coroutine
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 
 import nats
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Server
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription as NatsSubscription
 
@@ -36,7 +37,7 @@ log = logging.getLogger(__name__)
 _SCHEMES = ("nats", "tls", "ws", "wss")
 # Reconnects for as long as the process lives: the supervisor or the cluster
 # decides when to give up, not a stage in the middle of a conversation.
-_RECONNECT_WAIT_S = 0.1
+_RECONNECT_WAIT_S = 0.1  # before a server is tried again
 _CONNECT_TIMEOUT_S = 2  # of one attempt
 # A server that is frozen keeps its connections open and says nothing: it is noticed within 3 s, as
 # a frozen replica is.
@@ -45,6 +46,9 @@ _CLOSE_TIMEOUT_S = 2.0  # a server that does not read keeps what is unsent
 _FLUSH_TIMEOUT_S = 10.0
 # After the client's own limit a late pong ends its reading; long after ours, none will come.
 _ABANDONED_FLUSH_S = 3600
+
+MOMENT_S = 2.0
+"""By then another server of the bus has taken whoever was at one that ended in good order."""
 
 # By kind; to look them up takes longer than to count.
 _published = cache(metrics.bus_published_chunks.labels)
@@ -56,6 +60,13 @@ class Bus:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self._given = self._at = ""
+        """The address that we were given, and the server that we are at or have lost, as
+        "host:port"."""
+        self._heard: dict[str, int] = {}
+        """By address, in which piece of news since we came there it was first; 0: known before."""
+        self._attempts = 0
+        """To connect again."""
         self.login: Login | None = None
         """With what it has come, where the server lets in only those whom it knows."""
         self.refused = ""
@@ -86,6 +97,7 @@ class Bus:
         once. tls: for an `url` that begins with tls://; None: who the system believes.
         """
         _check_address(url)
+        over_websocket = url.startswith("ws")
         client = Client()
         bus = cls(client)
         bus.login = login
@@ -106,6 +118,10 @@ class Bus:
                     error_cb=bus._on_error,
                     disconnected_cb=bus._on_disconnected,
                     reconnected_cb=bus._on_reconnected,
+                    discovered_server_cb=bus._on_discovered,
+                    # Over WebSockets attempts fail in ways that the client expects of its own
+                    # choice alone.
+                    reconnect_to_server_handler=None if over_websocket else bus._next_server,
                     tls=tls,
                     **known,
                 )
@@ -118,6 +134,8 @@ class Bus:
                 raise BusError(f"no NATS server answers at {url}") from error
             raise
         bus._settled = True
+        bus._arrived()
+        bus._given = bus._at
         return bus
 
     @property
@@ -130,6 +148,16 @@ class Bus:
         while self.losses <= known:
             await self._lost.wait()
         return self.losses
+
+    async def there(self) -> bool:
+        """Whether the server is there, or comes back soon: it is away for moments while the servers
+        of a bus are exchanged.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MOMENT_S):
+                while not self.connected:
+                    await self.next_loss(self.losses)
+        return self.connected
 
     @property
     def client(self) -> Client:
@@ -195,9 +223,9 @@ class Bus:
         await end_tasks(self._finishing)
 
     async def _on_error(self, error: Exception) -> None:
-        if not self._settled and told_to_end():
+        if (self._closing or not self._settled) and told_to_end():
             # Python 3.11 forgets a cancellation that comes in the moment of a refusal (see
-            # `end_tasks`), and `connect` would try on.
+            # `end_tasks`), and the client would try on.
             raise asyncio.CancelledError
         if not self._settled and "authorization" in str(error).lower():
             self._settled = True
@@ -214,8 +242,41 @@ class Bus:
             self._count_loss()
             log.warning("bus connection lost; reconnecting")
 
+    def _arrived(self) -> None:
+        at = self._client.connected_url
+        self._at = at.netloc if at is not None else ""
+        self._heard = {uri.netloc: 0 for uri in self._client.servers}
+        self._attempts = 0
+
+    async def _on_discovered(self) -> None:
+        news = max(self._heard.values(), default=0) + 1
+        for uri in self._client.servers:
+            self._heard.setdefault(uri.netloc, news)
+
+    def _next_server(self, servers: list[Server], told: dict[str, Any]) -> tuple[Server, float]:
+        """Which one is tried next, and after how many seconds.
+
+        told: by the server that we have lost, as we came there. The client hears of new servers and
+        never of those that are there no more: where they come back under other addresses, as in
+        Kubernetes, most are dead after a while, and each costs an attempt of seconds. Every second
+        attempt is at the address that we were given: there it has whoever is ready behind it.
+        """
+        self._attempts += 1
+        named = told.get("connect_urls") or ()
+
+        def order(server: Server) -> tuple[float, ...]:
+            address = server.uri.netloc
+            newest_first, stale = -self._heard.get(address, 0), address not in named
+            # Who was at one server is spread over the others.
+            return server.reconnects, address == self._at, newest_first, stale, random.random()
+
+        given = [server for server in servers if server.uri.netloc == self._given]
+        best = min(servers if self._attempts % 2 else given or servers, key=order)
+        return best, _RECONNECT_WAIT_S if best.reconnects else 0.0
+
     async def _on_reconnected(self) -> None:
         self._away = False
+        self._arrived()
         self._count_loss()
         metrics.bus_reconnects.inc()
         log.info("bus connection is back")
