@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, FilePayload, Page, Route, expect
@@ -18,7 +19,10 @@ from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
 from tests.face import made_head
-from tests.face.made_gltf import Gltf
+from tests.face.made_gltf import Gltf, hold_out_arms
+
+CLOTHES = 4
+"""Part of the made head."""
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240)]
 
@@ -88,12 +92,18 @@ READ = """async (packed) => {
     const head = await headOf(bytes.buffer);
     let pictures = 0;
     head.object.traverse(({ material }) => (pictures += material?.map ? 1 : 0));
-    return `${pictures} pictures`;
+    const bone = (name) => head.object.getObjectByName(name)?.matrixWorld.elements.slice(12, 14);
+    const [arm, elbow] = [bone("mixamorigLeftArm"), bone("elbow")];
+    if (!arm) return `${pictures} pictures`;
+    const [x, y] = [elbow[0] - arm[0], elbow[1] - arm[1]];
+    return `arms ${Math.atan2(-y, x).toFixed(1)} down`;
   } catch (error) {
     return error.message;
   }
 }"""
-"""What the page makes of a file: of how many parts it shows a picture, or why it is unfit."""
+"""What the page makes of a file: of how many parts it shows a picture, how far arms hang, radians,
+or why it is unfit.
+"""
 
 
 async def test_what_is_compressed_is_told_and_colours_said_in_the_old_way_are_shown(
@@ -112,6 +122,23 @@ async def test_what_is_compressed_is_told_and_colours_said_in_the_old_way_are_sh
         assert await read(old.packed()) == await read(plain.packed()) == "6 pictures"
         plain.told["extensionsRequired"] = ["KHR_draco_mesh_compression"]
         assert await read(plain.packed()) == "head.unfit.compressed"
+
+
+async def test_arms_are_let_down_and_a_jaw_that_does_not_move_is_told(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    async with fresh_page(drawing) as page:
+        await open_page(page, stub)
+        figures = [Gltf(), Gltf(), Gltf()]
+        hold_out_arms(figures[0], CLOTHES, 0.1)
+        hold_out_arms(figures[1], CLOTHES, 0.7)
+        jaw = figures[2].told["meshes"][0]["extras"]["targetNames"].index("jawOpen")
+        for primitive in figures[2].told["meshes"][0]["primitives"]:
+            count = figures[2].told["accessors"][primitive["attributes"]["POSITION"]]["count"]
+            primitive["targets"][jaw]["POSITION"] = figures[2].add(np.zeros((count, 3)))
+        packed = [base64.b64encode(figure.packed()).decode() for figure in figures]
+        found = [await page.evaluate(READ, one) for one in packed]
+        assert found == ["arms 1.2 down", "arms 0.7 down", "head.unfit.shapes"]
 
 
 SCENE: dict[str, Any] = {

@@ -104,6 +104,39 @@ class Gltf:
         return head + about + struct.pack("<II", len(data), 0x004E4942) + data
 
 
+def hold_out_arms(gltf: Gltf, clothes: int, down: float) -> None:
+    """The clothes hang from the bones of two upper arms that point `down` below the horizon,
+    radians; let down to 1.2, they are where they were.
+    """
+    attributes, sides = gltf.attributes(clothes), ((1, "mixamorig:LeftArm"), (-1, "Arm_R_UpperArm"))
+    points = gltf.numbers(attributes["POSITION"])
+    gltf.told["nodes"][0]["skin"], joints, inverse = 0, [], []
+    for side, name in sides:
+        shoulder, some = np.array((0.1 * side, -0.2, 0.0)), points[:, 0] * side > 0
+        turn = side * (1.2 - down if down < 0.6 else 0.0)
+        c, s = np.cos(turn), np.sin(turn)
+        points[some] = (points[some] - shoulder) @ [[c, s, 0], [-s, c, 0], [0, 0, 1]] + shoulder
+        first = len(gltf.told["nodes"])
+        elbow = [0.2 * side * np.cos(down), -0.2 * np.sin(down), 0.0]
+        gltf.told["nodes"] += [
+            {"name": name, "translation": shoulder.tolist(), "children": [first + 1, first + 2]},
+            {"name": "twist"},
+            {"name": "elbow", "translation": elbow},
+        ]
+        gltf.told["scenes"][0]["nodes"].append(first)
+        joints += [first, first + 1, first + 2]
+        for at in (shoulder, shoulder, shoulder + elbow):
+            bound = np.eye(4)
+            bound[3, :3] = -at
+            inverse.append(bound.ravel())
+    bones = np.where(points[:, :1] > 0, (0, 2, 0, 0), (3, 5, 0, 0))
+    attributes["POSITION"] = gltf.add(points)
+    attributes["JOINTS_0"] = gltf.add(bones, "u1")
+    attributes["WEIGHTS_0"] = gltf.add(np.tile((0.5, 0.5, 0.0, 0.0), (len(points), 1)))
+    matrices = gltf.add(np.array(inverse))
+    gltf.told["skins"] = [{"joints": joints, "inverseBindMatrices": matrices}]
+
+
 def four_colours() -> NDArray[np.uint8]:
     """[64, 64, 3] BGR."""
     corners = np.array([[(40, 40, 200), (40, 200, 40)], [(200, 40, 40), (40, 200, 200)]], np.uint8)

@@ -21,6 +21,7 @@ from services.face.draw.compiling import is_kept
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.engine import HeadEngine
+from services.face.engines.head.framing import portrayed
 from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, freedom, model_of
@@ -272,7 +273,9 @@ def _framed(what: bytes, by: bytes) -> bytes:
         ({"head.toml": b'licence = "CC0-1.0"'}, "position: must be three numbers"),
         ({"head.glb": b"glTF"}, "not a binary glTF 2.0"),
         ({"head.glb": made_glb()[:-4000]}, "cut off|damaged|no picture"),
+        ({"head.glb": made_glb()[:900]}, "cut off"),
         ({"head.glb": made_glb(names=ARKIT_NAMES[:5])}, "5 of the 52 ARKit shapes"),
+        ({"head.glb": _glb_without(b"jawOpen", b"jawFell")}, "51 of the 52 .* and no jawOpen"),
         ({"head.glb": made_glb(eyes="marbles")}, "no eyes"),
         ({"head.glb": _glb_without(b'"indices": 1', b'"indices": 7')}, "damaged"),
         ({"head.toml": _framed(b"1.5", b"900.0")}, "does not see the face"),
@@ -296,6 +299,22 @@ def test_a_zip_may_hold_a_folder_and_must_hold_all_files() -> None:
     with pytest.raises(InvalidInputError, match=r"lacks head\.glb, portrait\.png"):
         lacking = {name: files[name] for name in ("head.toml", "background.png")}
         read_bundle(unpack_bundle(zipped(lacking)))
+
+
+def test_a_head_alone_is_given_a_camera_a_wall_light_and_the_portrait_that_they_show() -> None:
+    files = bundle_files()
+    assert portrayed(files) == files, "a whole one stays as it is"
+    bundle = read_bundle(portrayed({"head.toml": b'licence = "CC0-1.0"', "head.glb": made_glb()}))
+    assert not bundle.about.light.baked
+    model = model_of(bundle, SIZE)
+    drawn = HeadRenderer(likened(model, bundle.portrait)).draw(FacePose())[..., :3].copy()
+    shown = cv2.resize(bundle.portrait, (SIZE, SIZE), interpolation=cv2.INTER_AREA)
+    assert np.abs(drawn.astype(int) - shown).mean() < 3
+    at, visible = thread_work(model).screen[model.eyes[:, 4].astype(int)], drawn[60:200, 60:200]
+    apart = SIZE / 7
+    assert np.abs(at[:, 0] - (SIZE / 2 - apart / 2, SIZE / 2 + apart / 2)).max() < 3
+    assert np.abs(at[:, 1] - (SIZE / 2 - apart / 2)).max() < 3
+    assert visible.max() < 255, "no light burns out what is less than white"
 
 
 async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
@@ -325,6 +344,10 @@ async def test_heads_and_photographs_live_side_by_side(tmp_path: Path) -> None:
         assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         assert await _refused(stub, "balls", packed) is grpc.StatusCode.ALREADY_EXISTS
         assert await _refused(stub, "default", packed) is grpc.StatusCode.ALREADY_EXISTS
+        alone = zipped({"head.toml": b'licence = "CC0-1.0"', "head.glb": made_glb()})
+        await stub.CreateAvatar(face_pb2.CreateAvatarRequest(name="alone", image=alone))
+        asked = face_pb2.GetAvatarPortraitRequest(name="alone")
+        assert (await stub.GetAvatarPortrait(asked)).jpeg.startswith(b"\xff\xd8")
         bad = zipped(bundle_files({"head.glb": b"glTF" + struct.pack("<II", 2, 20)}))
         assert await _refused(stub, "other", bad) is grpc.StatusCode.INVALID_ARGUMENT
         loop = stub.RenderLoop(face_pb2.RenderLoopRequest(avatar="balls", codec=media_pb2.H264))

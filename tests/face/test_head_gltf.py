@@ -16,7 +16,7 @@ from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import HeadBundle, read_bundle
 from services.face.engines.head.model import model_of
 from services.face.engines.head.renderer import HeadRenderer
-from tests.face.made_gltf import SKIN, Gltf, four_colours, painted
+from tests.face.made_gltf import SKIN, Gltf, four_colours, hold_out_arms, painted
 from tests.face.made_head import bundle_files
 from visavis.serving.errors import InvalidInputError
 
@@ -133,6 +133,14 @@ def held_by_bones(gltf: Gltf) -> None:
     gltf.told["scenes"] = [{"nodes": [0, 2]}]
 
 
+def arms_held_out(gltf: Gltf) -> None:
+    hold_out_arms(gltf, CLOTHES, 0.1)
+
+
+def arms_that_hang(gltf: Gltf) -> None:
+    hold_out_arms(gltf, CLOTHES, 0.7)
+
+
 def inside_out(gltf: Gltf) -> None:
     """Its node mirrors it."""
     for primitive in gltf.told["meshes"][0]["primitives"]:
@@ -239,6 +247,8 @@ def colours(gltf: Gltf, values: NDArray[Any], dtype: str = "f4", **more: Any) ->
         mirrored_texture,
         whole_numbers,
         held_by_bones,
+        arms_held_out,
+        arms_that_hang,
         inside_out,
         looking_the_other_way,
         built_by_a_weight,
@@ -254,6 +264,14 @@ def colours(gltf: Gltf, values: NDArray[Any], dtype: str = "f4", **more: Any) ->
 )
 def test_it_looks_the_same_however_it_is_written(change: Change) -> None:
     assert differ(drawn(change), plain()) < 0.002
+
+
+def test_what_is_worn_on_a_head_is_no_skin() -> None:
+    def hat_and_glasses(gltf: Gltf) -> None:
+        gltf.material(2)["name"], gltf.material(3)["name"] = "Headwear", "eye_wear"
+
+    worn, other = (model_of(bundle_of(*it), SIZE) for it in ([hat_and_glasses], []))
+    assert worn.skin == other.skin
 
 
 # ------------------------------------------------------------ colours
@@ -499,8 +517,8 @@ def unknown(gltf: Gltf) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (squeezed, r"compressed \(EXT_meshopt_compression\).* `gltf-transform copy"),
-        (draco, r"compressed \(KHR_draco_mesh_compression\).* `gltf-transform copy"),
+        (squeezed, r"compressed \(EXT_meshopt_compression\).* `npx @gltf-transform/cli copy"),
+        (draco, r"compressed \(KHR_draco_mesh_compression\).* `npx @gltf-transform/cli copy"),
         (ktx, "'head': its texture is of the kind KTX2.*save the GLB with textures as PNG"),
         (picture_outside, "refers to another file, 'skin.png': save it as one .glb"),
         (buffer_outside, "refers to another file, 'head.bin': save it as one .glb"),

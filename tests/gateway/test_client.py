@@ -501,5 +501,9 @@ async def test_avatars_of_a_gateway_are_made_listed_and_deleted(
     assert "Avatar cleo is ready" in added and "material '[hat]': its fur is not drawn" in added
     monkeypatch.chdir(head.rename(tmp_path / "Eve Lee"))
     assert "Avatar Eve-Lee is ready" in await command("avatar", "add", ".", *there)
+    figure = tmp_path / "fay.vrm"
+    figure.write_bytes(b"glTF")
+    licence = ("--licence", 'CC BY "4.0"')
+    assert "Avatar fay is ready" in await command("avatar", "add", str(figure), *licence, *there)
     await command("avatar", "delete", "ann", *there)
     assert "ann" not in (await command("avatar", "list", *there)).split()

@@ -18,6 +18,7 @@ from visavis.tools.cli.main import app
         (["plan", "--gpus", "folder"], "folder: cannot be read: Is a directory"),
         (["plan", "--gpus", "file"], "file: not UTF-8 text"),
         (["avatar", "add", "folder"], "folder: neither a head bundle's folder nor a zip of it"),
+        (["avatar", "add", "eve.vrm"], "eve: --licence: say under which it may be used"),
         (
             ["bundle", "unshare", "x", "--nats", "tls://127.0.0.1:1", "--nats-ca", "file"],
             "certificates (file) cannot be used: ",
@@ -30,6 +31,7 @@ def test_what_cannot_be_used_is_named(
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     Path("file").write_bytes(b"\xff\xfe\x00")
+    Path("eve.vrm").write_bytes(b"glTF")
     result = CliRunner().invoke(app, command)
     told = str(result.exception) if isinstance(result.exception, VisavisError) else result.output
     assert told.strip().removeprefix("visavis: ").startswith(said)

@@ -109,13 +109,14 @@ function targetsOf(mesh) {
 
 /** Where a shape moves a mesh: the middle of what it moves. */
 function movedAt(mesh, target) {
-  const place = mesh.geometry.attributes.position;
+  const { count } = mesh.geometry.attributes.position;
   const change = mesh.geometry.morphAttributes.position[target];
   const [middle, point, moved] = [new Vector3(), new Vector3(), new Vector3()];
   let total = 0;
-  for (let i = 0; i < place.count; i += 1) {
+  for (let i = 0; i < count; i += 1) {
     const weight = moved.fromBufferAttribute(change, i).lengthSq();
-    middle.addScaledVector(point.fromBufferAttribute(place, i), weight);
+    // Where its bones hold it, if it has any.
+    if (weight) middle.addScaledVector(mesh.getVertexPosition(i, point), weight);
     total += weight;
   }
   return { middle: middle.divideScalar(total || 1).applyMatrix4(mesh.matrixWorld), total };
@@ -162,6 +163,26 @@ function bend(material, turn) {
 
 /** Bones that turn the head of a figure that has them. */
 const BONES = /^(.*[:_])?(head|neck)$/i;
+/** What makers of avatars call that of an upper arm, without what stands between the words. */
+const UPPER_ARM = /((left|right)(upper)?arm|[lr]upperarm|upperarm(01)?[lr])$/;
+/** Radians below the horizon: of an arm that hangs, and of one that is let down to there. */
+const ARM = { hanging: 1.2, heldOut: 0.6 };
+const TO_THE_FRONT = new Vector3(0, 0, 1);
+
+/** Figures hold their arms out to be dressed; nobody speaks so. As the server does. */
+function letDown(arm) {
+  const shoulder = arm.getWorldPosition(new Vector3());
+  const ways = arm.children.filter((child) => child.isBone)
+    .map((child) => child.getWorldPosition(new Vector3()).sub(shoulder))
+    .sort((a, b) => b.lengthSq() - a.lengthSq());
+  if (!ways.length) return;
+  const below = Math.atan2(-ways[0].y, Math.abs(ways[0].x));
+  if (below >= ARM.heldOut) return;
+  const above = arm.parent.getWorldQuaternion(new Quaternion());
+  const turn = new Quaternion().setFromAxisAngle(TO_THE_FRONT, -Math.sign(ways[0].x) * (ARM.hanging - below));
+  arm.quaternion.premultiply(above).premultiply(turn).premultiply(above.invert());
+  arm.updateMatrixWorld(true);
+}
 
 export class ArkitHead {
   object = new Group();
@@ -182,11 +203,14 @@ export class ArkitHead {
     const meshes = [];
     gltf.scene.traverse((node) => {
       if (node.isMesh) meshes.push(node);
-      if (node.isBone && BONES.test(node.name)) this.#bones.push({ bone: node, rest: node.quaternion.clone() });
+      if (!node.isBone) return;
+      const above = node.parent.getWorldQuaternion(new Quaternion());
+      if (BONES.test(node.name)) this.#bones.push({ bone: node, rest: node.quaternion.clone(), above });
+      if (UPPER_ARM.test(node.name.toLowerCase().replace(/[\s_.:-]+/g, ""))) letDown(node);
     });
     this.#faces = meshes.filter((mesh) => mesh.morphTargetInfluences).map((mesh) => ({ mesh, targets: targetsOf(mesh) }));
     const known = ARKIT.filter((_, i) => this.#faces.some(({ targets }) => targets[i] !== null));
-    if (known.length < LEAST_SHAPES || !known.includes("jawOpen")) throw new UnfitFile("head.unfit.shapes");
+    if (known.length < LEAST_SHAPES || !this.#opens()) throw new UnfitFile("head.unfit.shapes");
     this.#eyes = eyesOf(this.#faces);
     this.#turn = this.#neck();
     for (const mesh of meshes) this.#dress(mesh);
@@ -194,6 +218,12 @@ export class ArkitHead {
 
   get eyes() {
     return this.#eyes;
+  }
+
+  /** Some makers name shapes that move nothing. */
+  #opens() {
+    const jaw = ARKIT.indexOf("jawOpen");
+    return this.#faces.some(({ mesh, targets }) => targets[jaw] !== null && movedAt(mesh, targets[jaw]).total > 0);
   }
 
   #neck() {
@@ -232,10 +262,11 @@ export class ArkitHead {
     const [yaw, pitch, roll, shiftX, shiftY, breath] = pose.subarray(ARKIT.length);
     // In the picture a head that tilts clockwise turns the other way round than the axis says.
     this.#matrix.makeRotationFromEuler(this.#euler.set(pitch, yaw, -roll));
-    for (const { bone, rest } of this.#bones) {
+    for (const { bone, rest, above } of this.#bones) {
       const share = 1 / this.#bones.length;
       this.#part.setFromEuler(this.#euler.set(share * pitch, share * yaw, -share * roll));
-      bone.quaternion.copy(rest).multiply(this.#part);
+      // Whichever way its own axes look, it turns by the world's.
+      bone.quaternion.copy(above).invert().multiply(this.#part).multiply(above).multiply(rest);
     }
     this.#turn.headTurn.value.setFromMatrix4(this.#matrix);
     const side = portraitSide(this.#eyes, this.scene);

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import getpass
 import io
+import json
 import os
 import zipfile
 from collections.abc import Awaitable, Callable
@@ -120,29 +121,53 @@ def add(
     bundle: Annotated[
         Path,
         typer.Argument(
-            metavar="BUNDLE", help="Head bundle: a folder, or a zip of it, with a head.toml."
+            metavar="BUNDLE",
+            help="Head bundle: a folder with a head.toml, or a zip of it; or a .glb or .vrm.",
         ),
     ],
     name: Annotated[
         str, typer.Option(help="Name of the avatar: letters, digits, - and _; default: the file's.")
+    ] = "",
+    licence: Annotated[
+        str, typer.Option(help="Of a .glb or .vrm alone: under which the head may be used.")
     ] = "",
     url: Url = "",
     api_key: ApiKey = "",
 ) -> None:
     """Add the head of BUNDLE, which is drawn from triangles. A running stack sees it at once.
 
-    What of its GLB is not drawn is told; docs/heads-from-elsewhere.md has all that is.
+    What of its GLB is not drawn is told; docs/heads-from-elsewhere.md has all that is. A .glb or
+    .vrm alone is given a camera before its eyes, a wall and the light of a studio.
+
+    Example: `visavis avatar add eve.glb --licence "CC BY 4.0"`
     """
     try:
         packed = _zipped(bundle) if bundle.is_dir() else bundle.read_bytes()
     except OSError as error:
         raise InvalidInputError(f"{bundle}: cannot be read: {error.strerror}") from error
-    if not packed.startswith(b"PK\x03\x04"):  # an empty zip begins otherwise
+    if packed.startswith(b"glTF"):
+        packed = _bundle_of(packed, _name_of(bundle), licence)
+    elif not packed.startswith(b"PK\x03\x04"):  # an empty zip begins otherwise
         raise InvalidInputError(
-            f"{bundle}: neither a head bundle's folder nor a zip of it; `visavis avatar create` "
-            "takes a photo"
+            f"{bundle}: neither a head bundle's folder nor a zip of it, nor a .glb or .vrm; "
+            "`visavis avatar create` takes a photo"
         )
     _make(name or _name_of(bundle), packed, {}, url, api_key, "Reading the head …")
+
+
+def _bundle_of(glb: bytes, title: str, licence: str) -> bytes:
+    """The least that a head bundle is: the rest of it is made where it is added."""
+    if not licence:
+        raise InvalidInputError(
+            f"{title}: --licence: say under which it may be used, as whoever made it has it"
+        )
+    # What JSON writes of words, TOML reads.
+    said = [json.dumps(words, ensure_ascii=False) for words in (title, licence)]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("head.toml", "title = {}\nlicence = {}\n".format(*said))
+        archive.writestr("head.glb", glb)
+    return packed.getvalue()
 
 
 def _zipped(folder: Path) -> bytes:

@@ -4,6 +4,7 @@
 - `store`: heads by name, in folders.
 - `checking`: a stranger's bundle, read within bounds.
 - `bundle`: reads the files of a head.
+- `framing`: camera, light, wall and portrait for a head that comes without.
 - `gltf`: a folder, reads its binary glTF file.
 - `model`: a head as compiled code reads it.
 - `textures`: its textures, in as much detail as is seen.

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from services.face.avatar.making.decoding import image_size
 from services.face.avatar.packing import packed_names, read_packed
 from services.face.draw.blendshapes import ARKIT_NAMES
+from services.face.engines.head.gltf.file import rewritten
 from services.face.engines.head.gltf.parts import Part, read_glb
 from visavis.serving.errors import InvalidInputError
 
@@ -32,7 +33,9 @@ FILES = (ABOUT, MODEL, BACKGROUND, PORTRAIT)
 LARGEST_MODEL_BYTES, LARGEST_PICTURE = 8_000_000, 2048
 _LARGEST_ABOUT_BYTES = 100_000
 _FEWEST_SHAPES = 20
-"""Of the 52, that a face can be moved by."""
+"""Of the 52, that a face can be moved by,"""
+_NEEDED = "jawOpen"
+"""with this one among them."""
 
 
 @dataclass(frozen=True)
@@ -107,20 +110,23 @@ def read_bundle(files: Mapping[str, bytes]) -> HeadBundle:
     """The head of its files, by name. Raises InvalidInputError, which says what is wrong."""
     if missing := [name for name in FILES if name not in files]:
         raise InvalidInputError(
-            f"the head bundle lacks {', '.join(missing)}: it is {', '.join(FILES)} in one zip"
+            f"the head bundle lacks {', '.join(missing)}: it is {', '.join(FILES)} in one zip, or "
+            f"{ABOUT} and {MODEL} alone"
         )
     if len(files[MODEL]) > LARGEST_MODEL_BYTES:
         raise InvalidInputError(
             f"{MODEL} has {len(files[MODEL]) / 1e6:.1f} MB, "
-            f"allowed are {LARGEST_MODEL_BYTES / 1e6:.0f} MB: `gltf-transform sparse` and "
-            "`gltf-transform webp` make it smaller"
+            f"allowed are {LARGEST_MODEL_BYTES / 1e6:.0f} MB: {rewritten('sparse')} and "
+            f"{rewritten('webp')} make it smaller"
         )
     about, model = read_about(files[ABOUT]), read_glb(files[MODEL])
     shapes = {name for part in model.parts for name in part.targets} & set(ARKIT_NAMES)
-    if len(shapes) < _FEWEST_SHAPES:
+    if len(shapes) < _FEWEST_SHAPES or _NEEDED not in shapes:
+        without = "" if _NEEDED in shapes else f", and no {_NEEDED}"
         raise InvalidInputError(
             f"{MODEL} has {len(shapes)} of the {len(ARKIT_NAMES)} ARKit shapes as named morph "
-            f"targets: {_FEWEST_SHAPES} are the least that a face can be moved by"
+            f"targets that move anything{without}: {_FEWEST_SHAPES} are the least that a face can "
+            "be moved by, so let its maker export them (a figure of VRM: “perfect sync”)"
         )
     background, portrait = read_picture(files, BACKGROUND), read_picture(files, PORTRAIT)
     return HeadBundle(about, model.parts, model.left_out, background, portrait)

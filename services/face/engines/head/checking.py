@@ -18,6 +18,7 @@ import sys
 import cv2
 
 from services.face.engines.head.bundle import read_bundle, unpack_bundle
+from services.face.engines.head.framing import framed
 from services.face.engines.head.model import model_of
 from visavis.serving.errors import InvalidInputError
 
@@ -76,7 +77,7 @@ def main(limit_s: int) -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     cv2.setNumThreads(1)
     try:
-        bundle = read_bundle(unpack_bundle(sys.stdin.buffer.read()))
+        bundle = read_bundle(framed(unpack_bundle(sys.stdin.buffer.read())))
         model_of(bundle, _SIZE)
     except InvalidInputError as error:
         sys.stdout.write(f"{error}\n")

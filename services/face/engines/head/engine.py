@@ -19,6 +19,7 @@ from services.face.draw.pose import FacePose
 from services.face.engines.base import AvatarInfo, Keep, NetworkState, Upload
 from services.face.engines.head.bundle import About, Framing, HeadBundle, Light, unpack_bundle
 from services.face.engines.head.checking import check
+from services.face.engines.head.framing import portrayed
 from services.face.engines.head.gltf.parts import Part, Target
 from services.face.engines.head.model import model_of
 from services.face.engines.head.raster.picture import BUILT_IN, draw_head
@@ -91,7 +92,7 @@ class HeadEngine:
         if not isinstance(upload, bytes):
             raise InvalidInputError("a head is made of a bundle, not of a picture")
         left_out = check(upload, self._limit_s)
-        keep = partial(self._store.keep, name, unpack_bundle(upload))
+        keep = partial(self._store.keep, name, portrayed(unpack_bundle(upload)))
         return lambda: replace(keep(), left_out=left_out)
 
     def delete(self, name: str) -> None:

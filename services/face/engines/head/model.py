@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -39,8 +40,12 @@ _KINDS = (
     "head",
 )  # fmt: skip
 _SAME = {"skin": "head", "outfit": "cloth"}
+_WORN = re.compile(r"(head|eye|hair)[-_ ]?(wear|band|phone|set|dress|glass|piece)")
+"""Called after what it is worn on, which it is not."""
 _SMALLEST = 0.01
 """From pupil to pupil, in sides of the picture: of a head that is smaller nothing is seen."""
+_FEWEST_OF_A_BALL = 8
+"""Vertices."""
 _SHARP = 0.94
 """Length of the mean of unit normals at an edge of 40 degrees."""
 _LOOSE_M, _MOST_POINTS = 0.03, 2500
@@ -215,7 +220,8 @@ def pieces_of(
 def kind_of(part: Part) -> str:
     """What it is, by the first of its names that tells; "": something else."""
     for name in part.names:
-        if found := next((kind for kind in _KINDS if kind in name.lower()), ""):
+        told = _WORN.sub("", name.lower())
+        if found := next((kind for kind in _KINDS if kind in told), ""):
             return _SAME.get(found, found)
     return ""
 
@@ -258,28 +264,36 @@ def _check_shown(pupils: NDArray[np.float32], camera: NDArray[np.float64], size:
 def _eyes(parts: Sequence[Part], first: NDArray[np.int64]) -> NDArray[np.float64]:
     """The balls of each side, the person's right one first."""
     found: list[tuple[float, ...]] = []
-    triangle = 0
-    for part, at in zip(parts, first, strict=False):
+    ends = np.cumsum([0, *(len(part.triangles) for part in parts)])
+    for k, balls in eyes_of(parts):
+        points = parts[k].positions[balls].astype(np.float64)
+        # The ball that is nearest to all points: |p|² = 2 p·c + (r² - |c|²).
+        system = np.column_stack([2 * points, np.ones(len(points))])
+        x, y, z, rest = np.linalg.lstsq(system, (points**2).sum(axis=1), rcond=None)[0]
+        radius = math.sqrt(max(rest + x * x + y * y + z * z, 1e-8))
+        pupil = first[k] + balls[points[:, 2].argmax()]
+        found.append((x, y, z, radius, pupil, ends[k], ends[k + 1]))
+    return np.array(found)
+
+
+def eyes_of(parts: Sequence[Part]) -> list[tuple[int, NDArray[np.int64]]]:
+    """Which part each ball of an eye is of, and its vertices there; of one part, the person's right
+    ball first. Raises InvalidInputError where there are not two.
+    """
+    found = []
+    for k, part in enumerate(parts):
         if kind_of(part) == "eye" and not part.blends:
-            for side in (part.positions[:, 0] < 0, part.positions[:, 0] >= 0):
-                balls = np.flatnonzero(side)
-                if len(balls) < 8:
-                    continue
-                points = part.positions[balls].astype(np.float64)
-                # The ball that is nearest to all points: |p|² = 2 p·c + (r² - |c|²).
-                system = np.column_stack([2 * points, np.ones(len(points))])
-                x, y, z, rest = np.linalg.lstsq(system, (points**2).sum(axis=1), rcond=None)[0]
-                radius = math.sqrt(max(rest + x * x + y * y + z * z, 1e-8))
-                pupil = at + balls[points[:, 2].argmax()]
-                end = triangle + len(part.triangles)
-                found.append((x, y, z, radius, pupil, triangle, end))
-        triangle += len(part.triangles)
+            sides = (
+                np.flatnonzero(part.positions[:, 0] < 0),
+                np.flatnonzero(part.positions[:, 0] >= 0),
+            )
+            found += [(k, balls) for balls in sides if len(balls) >= _FEWEST_OF_A_BALL]
     if len(found) < 2:
         raise InvalidInputError(
             "the GLB has no eyes: a part that is called so, with both balls, which nothing shows "
             "through (alphaMode OPAQUE)"
         )
-    return np.array(found)
+    return found
 
 
 class _Build(NamedTuple):

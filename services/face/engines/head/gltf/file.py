@@ -52,6 +52,8 @@ class GltfFile:
         length, kind = struct.unpack_from("<II", content, 12)
         if kind != _JSON:
             raise InvalidInputError("the GLB is damaged: it does not begin with its description")
+        if len(content) < 20 + length:
+            raise InvalidInputError("the GLB is cut off")
         self.told = json.loads(content[20 : 20 + length])
         self._binary = b""
         at = 20 + length
@@ -159,9 +161,14 @@ class GltfFile:
         return self._buffers[index]
 
 
+def rewritten(how: str) -> str:
+    """The command that writes a GLB anew, as its maker can type it."""
+    return f"`npx @gltf-transform/cli {how} in.glb out.glb`"
+
+
 def compressed(extension: str) -> InvalidInputError:
     """What is said of a mesh that only a decoder could read."""
     return InvalidInputError(
         f"the GLB is compressed ({extension}), which is not read: save it without compression, "
-        "as `gltf-transform copy in.glb out.glb` does"
+        f"as {rewritten('copy')} does"
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.face.avatar.making.decoding import image_size
-from services.face.engines.head.gltf.file import MOST_OF_A_NAME, GltfFile
+from services.face.engines.head.gltf.file import MOST_OF_A_NAME, GltfFile, rewritten
 from visavis.serving.errors import InvalidInputError
 
 LARGEST_TEXTURE = 2048
@@ -22,6 +22,8 @@ _DRAWN = (_UNLIT, _GLASS, _GLOSSY, _STRONG)
 _WEBP = "EXT_texture_webp"
 _NO_PICTURE = {"KHR_texture_basisu": "KTX2", "EXT_texture_avif": "AVIF"}
 """What is not read, by the extension that a texture has it through."""
+_REWRITTEN = {"KTX2": f", as {rewritten('ktxdecompress')} does"}
+_SMALLER = f"resize --width {LARGEST_TEXTURE} --height {LARGEST_TEXTURE}"
 SCREEN = 1 / 2.2
 """Power of light that a screen wants to be told: so colours multiply there, too."""
 _ALIKE = 1 / 255
@@ -180,7 +182,7 @@ class Looks:
             kind = next((kind for it, kind in _NO_PICTURE.items() if it in extensions), "unknown")
             raise InvalidInputError(
                 f"material {name!r}: its texture is of the kind {kind}, which is not read: save "
-                "the GLB with textures as PNG, JPEG or WebP"
+                f"the GLB with textures as PNG, JPEG or WebP{_REWRITTEN.get(kind, '')}"
             )
         if source not in self._pictures:
             self._pictures[source] = self._decoded(name, self._file.told["images"][source])
@@ -199,7 +201,7 @@ class Looks:
         if max(size) > LARGEST_TEXTURE:
             raise InvalidInputError(
                 f"material {name!r}: its texture has {size[0]} x {size[1]} pixels, allowed are "
-                f"{LARGEST_TEXTURE} x {LARGEST_TEXTURE}: `gltf-transform resize` makes it smaller"
+                f"{LARGEST_TEXTURE} x {LARGEST_TEXTURE}: {rewritten(_SMALLER)} makes it smaller"
             )
         if packed.startswith(b"\x89PNG") and packed[25] == _GREY and b"tRNS" in packed[:_EARLY]:
             raise InvalidInputError(

@@ -29,6 +29,8 @@ MOST_TILES = 4
 _MOST_PARTS = 64
 _FURTHEST = 16
 _TRIANGLES = 4
+_MOST_OF_A_FAULT = 200
+"""Letters of what reading it failed at, that are told."""
 _MOST_BEFORE = 10_000
 """Textures to either side of which one may be shown, and places still be told from each other."""
 EDGE = 1e-4
@@ -90,7 +92,8 @@ def read_glb(content: bytes) -> Parts:
     try:
         return _Reader(GltfFile(content)).read()
     except DAMAGE as error:
-        raise InvalidInputError(f"the GLB is damaged: {error!r}") from error
+        # Some tell all of what they could not read.
+        raise InvalidInputError(f"the GLB is damaged: {repr(error)[:_MOST_OF_A_FAULT]}") from error
 
 
 class _Reader:

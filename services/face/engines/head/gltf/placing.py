@@ -1,7 +1,11 @@
-"""Where nodes, bones and skins put the points of a mesh: the file as it stands, unmoved."""
+"""Where nodes, bones and skins put the points of a mesh: the file as it stands, but for arms that
+are held out.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +18,10 @@ from visavis.serving.errors import InvalidInputError
 
 _TURNED = np.diag([-1.0, 1.0, -1.0, 1.0])
 """Figures of VRM 0.x look along -Z."""
+_UPPER_ARM = re.compile(r"((left|right)(upper)?arm|[lr]upperarm|upperarm(01)?[lr])$")
+"""What makers of avatars call these bones, without what stands between the words."""
+_HANGING, _HELD_OUT = 1.2, 0.6
+"""Radians below the horizon: of an arm that hangs, and of one that is let down to there."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +68,41 @@ class Nodes:
             raise InvalidInputError("the GLB is damaged: its nodes are no tree")
         first = _TURNED if "VRM" in file.told.get("extensions", {}) else np.eye(4)
         self._placed: dict[int, NDArray[np.float64]] = {}
-        to_place = [(root, first) for root in known.difference(children)]
-        while to_place:
-            index, above = to_place.pop()
-            self._placed[index] = above @ _matrix(self._nodes[index])
-            below = self._nodes[index].get("children", ())
-            to_place += [(child, self._placed[index]) for child in below]
+        for root in known.difference(children):
+            self._place(root, first @ _matrix(self._nodes[root]))
         if len(self._placed) < len(known):
             raise InvalidInputError("the GLB is damaged: its nodes go round in a circle")
+        self._let_arms_down()
+
+    def _place(self, root: int, at: NDArray[np.float64]) -> None:
+        """It, and all below it as they stand to it."""
+        to_place = [(root, at)]
+        while to_place:
+            index, at = to_place.pop()
+            self._placed[index] = at
+            below = self._nodes[index].get("children", ())
+            to_place += [(child, at @ _matrix(self._nodes[child])) for child in below]
+
+    def _let_arms_down(self) -> None:
+        """Figures hold their arms out to be dressed; nobody speaks so."""
+        joints = {joint for skin in self._file.told.get("skins", ()) for joint in skin["joints"]}
+        for arm in joints:
+            below = joints.intersection(self._nodes[arm].get("children", ()))
+            if not below or not _UPPER_ARM.search(self._called(arm)):
+                continue
+            shoulder = self._placed[arm][:3, 3]
+            ways = [self._placed[child][:3, 3] - shoulder for child in below]
+            out, up, _ = max(ways, key=lambda way: float(way @ way))
+            down = math.atan2(-up, abs(out))
+            if down < _HELD_OUT:
+                turn = np.eye(4)
+                turn[:3, :3] = _rolled(math.copysign(_HANGING - down, -out))
+                turn[:3, 3] = shoulder - turn[:3, :3] @ shoulder
+                self._place(arm, turn @ self._placed[arm])
+
+    def _called(self, index: int) -> str:
+        name = str(self._nodes[index].get("name", "")).lower()
+        return re.sub(r"[\s_.:-]+", "", name)
 
     def shown(self) -> Iterator[tuple[dict[str, Any], int]]:
         """Each node with a mesh that the scene shows, and its index; those above first."""
@@ -117,6 +152,12 @@ def _each(matrix: NDArray[np.float64], vectors: NDArray[np.float32]) -> NDArray[
     if matrix.ndim == 2:
         return np.asarray(vectors @ matrix.T)
     return np.asarray(np.einsum("nij,nj->ni", matrix, vectors))
+
+
+def _rolled(angle: float) -> NDArray[np.float64]:
+    """[3, 3] counter-clockwise, as seen from the front."""
+    c, s = math.cos(angle), math.sin(angle)
+    return np.array([[c, -s, 0.0], [s, c, 0.0], [0.0, 0.0, 1.0]])
 
 
 def _matrix(node: dict[str, Any]) -> NDArray[np.float64]:
