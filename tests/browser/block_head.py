@@ -52,8 +52,10 @@ _BONES = {
 _EXPRESSIONS = {"aa": "jawOpen", "blinkLeft": "eyeBlinkLeft", "blinkRight": "eyeBlinkRight"}
 
 
-def block_figure() -> bytes:
-    """A VRM 1.0 figure: the head on the bones that it must have, with three expressions."""
+def block_figure(speaks: bool = True) -> bytes:
+    """A VRM 1.0 figure: the head on the bones that it must have, with three expressions; one of
+    its mouth moves nothing, where it does not speak.
+    """
     shapes = list(_EXPRESSIONS.values())
     names = list(_BONES)
     nodes: list[dict[str, Any]] = [
@@ -68,6 +70,8 @@ def block_figure() -> bytes:
         name: {"morphTargetBinds": [{"node": len(nodes), "index": shapes.index(s), "weight": 1}]}
         for name, s in _EXPRESSIONS.items()
     }
+    if not speaks:
+        bound["aa"] = {}
     figure = {
         "specVersion": "1.0",
         "meta": {"name": "block", "authors": ["visavis"], "licenseUrl": _VRM_LICENCE},

@@ -141,6 +141,15 @@ def arms_that_hang(gltf: Gltf) -> None:
     hold_out_arms(gltf, CLOTHES, 0.7)
 
 
+def of_many_points(gltf: Gltf) -> None:
+    """More than a picture has columns, as a whole body has."""
+    clothes = gltf.attributes(CLOTHES)
+    for name, accessor in clothes.items():
+        values = gltf.numbers(accessor)
+        clothes[name] = gltf.add(np.concatenate([values, np.repeat(values[-1:], 40_000, axis=0)]))
+    del gltf.told["meshes"][0]["primitives"][CLOTHES]["targets"]
+
+
 def inside_out(gltf: Gltf) -> None:
     """Its node mirrors it."""
     for primitive in gltf.told["meshes"][0]["primitives"]:
@@ -249,6 +258,7 @@ def colours(gltf: Gltf, values: NDArray[Any], dtype: str = "f4", **more: Any) ->
         held_by_bones,
         arms_held_out,
         arms_that_hang,
+        of_many_points,
         inside_out,
         looking_the_other_way,
         built_by_a_weight,

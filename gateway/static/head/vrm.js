@@ -21,6 +21,7 @@ export const EXPRESSIONS = {
   sad: (w) => 0.6 * both(w, "mouthFrown"),
   surprised: (w) => 0.4 * w("browInnerUp"),
 };
+const OPENING = /^(aa|jawOpen)$/i;
 const LOOK_DEGREES = 20;
 const FULL_LOOK = 0.6;
 /** A figure's arms stand out; a person's do not. */
@@ -31,6 +32,11 @@ const wide = (w) => Math.min(1, 2 * both(w, "mouthStretch"));
 const round = (w) => Math.min(1, w("mouthPucker") + w("mouthFunnel"));
 const shut = (w) => Math.min(1, 2.2 * both(w, "mouthPress"));
 const clipped = (value) => Math.max(0, Math.min(1, value));
+
+/** Whether a mouth has anything to move: many figures have expressions by name alone. */
+function opens(manager) {
+  return manager?.expressions.some(({ expressionName, binds }) => OPENING.test(expressionName) && binds.length);
+}
 
 class VrmHead {
   #vrm;
@@ -44,7 +50,7 @@ class VrmHead {
     this.#vrm = vrm;
     this.#head = vrm.humanoid?.getNormalizedBoneNode("head");
     this.#neck = vrm.humanoid?.getNormalizedBoneNode("neck");
-    if (!this.#head || !vrm.expressionManager) throw new UnfitFile("head.unfit.shapes");
+    if (!this.#head || !opens(vrm.expressionManager)) throw new UnfitFile("head.unfit.shapes");
     // Figures of 0.x look the other way.
     this.#facing = vrm.meta?.metaVersion === "0" ? -1 : 1;
     for (const [side, sign] of [["left", -1], ["right", 1]]) {

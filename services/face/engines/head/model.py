@@ -48,6 +48,8 @@ _FEWEST_OF_A_BALL = 8
 """Vertices."""
 _SHARP = 0.94
 """Length of the mean of unit normals at an edge of 40 degrees."""
+_AT_ONCE = 30_000
+"""Vertices whose light is looked up: OpenCV takes no more than 32 766."""
 _LOOSE_M, _MOST_POINTS = 0.03, 2500
 """How far from clothes skin moves as it likes, half of that not at all; points of clothes that it
 is told from.
@@ -458,8 +460,12 @@ def _gains(
     """Baked light is divided by what the table says of it at rest."""
     scale = 0.5 * (LIGHT_SIDE - 1)
     x, y = (normals[:, 0] + 1) * scale, (1 - normals[:, 1]) * scale
-    sample = cv2.remap(table, x[None], y[None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
-    at_rest = 1 / np.maximum(sample[0], 0.05)
+    some = len(x) // _AT_ONCE + 1
+    sample = [
+        cv2.remap(table, a[None], b[None], cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)[0]
+        for a, b in zip(np.array_split(x, some), np.array_split(y, some), strict=True)
+    ]
+    at_rest = 1 / np.maximum(np.concatenate(sample), 0.05)
     baked = np.concatenate([np.full(len(p.positions), light.baked and not p.unlit) for p in parts])
     return np.where(baked, at_rest, 1.0).astype(np.float32)
 
