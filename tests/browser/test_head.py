@@ -20,6 +20,7 @@ from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
 from tests.face import made_head
 from tests.face.made_gltf import Gltf, hold_out_arms
+from tests.face.test_head_gltf import held_by_bones
 
 CLOTHES = 4
 """Part of the made head."""
@@ -122,6 +123,24 @@ async def test_what_is_compressed_is_told_and_colours_said_in_the_old_way_are_sh
         assert await read(old.packed()) == await read(plain.packed()) == "6 pictures"
         plain.told["extensionsRequired"] = ["KHR_draco_mesh_compression"]
         assert await read(plain.packed()) == "head.unfit.compressed"
+
+
+EYES = """async (packed) => {
+  const { headOf } = await import("/static/head/model.js");
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const { middle, apart } = (await headOf(bytes.buffer)).eyes;
+  return [middle.x, middle.y, middle.z, apart];
+}"""
+
+
+async def test_eyes_are_where_bones_hold_them(drawing: Browser, stub: StubGateway) -> None:
+    async with fresh_page(drawing) as page:
+        await open_page(page, stub)
+        plain, held = Gltf(), Gltf()
+        held_by_bones(held)
+        written = [base64.b64encode(one.packed()).decode() for one in (plain, held)]
+        found = [await page.evaluate(EYES, one) for one in written]
+        assert found[0] == pytest.approx(found[1], abs=1e-5)
 
 
 async def test_arms_are_let_down_and_a_mouth_that_does_not_move_is_told(

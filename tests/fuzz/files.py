@@ -34,6 +34,7 @@ from services.face.avatar.making.decoding import Reading, check_picture
 from services.face.avatar.packing import pack, unpacked
 from services.face.avatar.store import DEFAULT_AVATAR
 from services.face.engines.head.bundle import read_bundle
+from services.face.engines.head.framing import framed
 from services.face.engines.head.model import model_of
 from tests.bundles.gguf.small_gguf import small_model
 from tests.face.made_head import bundle_files
@@ -245,15 +246,22 @@ _AVATAR_INPUTS = st.sampled_from(_AVATAR_FILES).flatmap(
 
 
 _HEAD = bundle_files()
-_HEAD_INPUTS = st.sampled_from(("head.toml", "head.glb", "portrait.png")).flatmap(
-    lambda name: st.tuples(st.just(name), broken([_HEAD[name]], [b"[light]", b"glTF", b'"count":']))
+_HEAD_ALONE = {"head.toml": b'licence = "CC0-1.0"', "head.glb": _HEAD["head.glb"]}
+_HEAD_INPUTS = st.sampled_from(
+    [(whole, name) for whole in (_HEAD, _HEAD_ALONE) for name in whole]
+).flatmap(
+    lambda one: st.tuples(
+        st.just(one[0]),
+        st.just(one[1]),
+        broken([one[0][one[1]]], [b"[light]", b"glTF", b'"count":']),
+    )
 )
 
 
-def _head(given: tuple[str, bytes]) -> None:
+def _head(given: tuple[dict[str, bytes], str, bytes]) -> None:
     """One file of a bundle is another one."""
-    name, content = given
-    model_of(read_bundle({**_HEAD, name: content}), 256)
+    whole, name, content = given
+    model_of(read_bundle(framed({**whole, name: content})), 256)
 
 
 def _packed() -> bytes:

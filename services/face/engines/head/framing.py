@@ -36,8 +36,8 @@ def framed(files: Mapping[str, bytes]) -> dict[str, bytes]:
     whole = dict(files)
     if PORTRAIT in files or not {ABOUT, MODEL} <= files.keys():
         return whole
-    about = files[ABOUT].decode(errors="replace")
     try:
+        about = files[ABOUT].decode()
         told = tomllib.loads(about)
     except (ValueError, RecursionError):
         return whole  # read_about says what is wrong with it
