@@ -276,6 +276,21 @@ def test_it_looks_the_same_however_it_is_written(change: Change) -> None:
     assert differ(drawn(change), plain()) < 0.002
 
 
+def test_what_has_no_clear_texel_is_solid_however_often_it_is_shown() -> None:
+    def cut_out_and_tiled(gltf: Gltf) -> None:
+        places = gltf.numbers(gltf.attributes()["TEXCOORD_0"])
+        gltf.attributes()["TEXCOORD_0"] = gltf.add(places * 1.2)
+        gltf.material()["alphaMode"] = "MASK"
+
+    assert not next(part for part in bundle_of(cut_out_and_tiled).parts).blends
+
+
+def test_of_a_texture_only_the_detail_that_is_shown_is_kept() -> None:
+    model = model_of(bundle_of(), SIZE)
+    shown = {tuple(levels) for levels in model.texture_of.tolist()}
+    assert len(model.texels) == sum(width * height for _, width, height in shown)
+
+
 def test_what_is_worn_on_a_head_is_no_skin() -> None:
     def hat_and_glasses(gltf: Gltf) -> None:
         gltf.material(2)["name"], gltf.material(3)["name"] = "Headwear", "eye_wear"

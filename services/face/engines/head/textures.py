@@ -20,7 +20,7 @@ _SHARPNESS = 2.2
 
 
 class Textures(NamedTuple):
-    """All textures of a head, each in several levels of detail."""
+    """All textures of a head, each in those levels of detail that are shown."""
 
     places: NDArray[np.float32]
     """[N, 2] of each vertex in its texture, 0..1."""
@@ -59,16 +59,17 @@ def textures_of(
         covered = _areas(where * np.array([width, height], np.float32), part.triangles)
         seen = _areas(shown[vertex : vertex + len(where)], part.triangles)
         wanted = np.log2(np.maximum(covered, 1e-4) / np.maximum(seen, 1e-4)) / 2 + _LEVEL_BIAS
-        levels = [_sharpened(level, part.cut) for level in _levels(picture)]
-        if part.blends:
-            levels = [_told_apart(level) for level in levels]
-        firsts = []
-        for finer in levels:
-            firsts.append((length, finer.shape[1], finer.shape[0]))
-            texels.append(finer.reshape(-1, 4))
-            length += finer.shape[0] * finer.shape[1]
+        levels = _levels(picture)
         level = np.clip(np.rint(wanted), 0, len(levels) - 1).astype(int)
-        about.append(np.array(firsts, np.int32)[level])
+        firsts = np.zeros((len(levels), 3), np.int32)
+        for k in np.unique(level):
+            shown_as = _sharpened(levels[k], part.cut)
+            if part.blends:
+                shown_as = _told_apart(shown_as)
+            firsts[k] = length, shown_as.shape[1], shown_as.shape[0]
+            texels.append(shown_as.reshape(-1, 4))
+            length += shown_as.shape[0] * shown_as.shape[1]
+        about.append(firsts[level])
         places.append(where)
         ends.append((begun, length))
         vertex += len(where)

@@ -301,11 +301,13 @@ def _within_tiles(part: Part) -> Part:
 
 def _shows_through(part: Part) -> bool:
     """Whether anything does where its triangles lie: many textures are clear beside them alone."""
+    clear = part.texture[..., 3] < 255 * (1 if part.cut is None else part.cut)
+    if not clear.any():
+        return False
     size = np.array(part.texture.shape[1::-1])
     corners = part.places[part.triangles] * size
     if corners.min(initial=0) < 0 or (corners > size).any():
         return True
-    clear = part.texture[..., 3] < 255 * (1 if part.cut is None else part.cut)
     column, row = np.minimum(corners.mean(axis=1).astype(int), size - 1).T
     if clear[row, column].any():
         return True
