@@ -38,7 +38,8 @@ test: $(VENV)/.test
 	@VENV=$(VENV) bash tests/run.sh $(ARGS)
 
 # Without it the tests that need a browser are skipped, and say so. Any Chromium or Chrome does; the
-# one without windows, where there is such a package, takes two thirds of the processor's time.
+# one without windows, where there is such a package, takes two thirds of the processor's time. Beside
+# it, `apt-get install firefox-esr` has the essential conversation tried in Firefox.
 browser:
 	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do \
 	  if command -v $$name; then exit; fi; \
