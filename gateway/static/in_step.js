@@ -12,6 +12,12 @@ const SPEAKER_MS = 15;
 const NOTICEABLE_MS = 10;
 const LONGEST_MS = 1000;
 
+/**
+ * The browser, for its part, holds the sound back for a picture that waits: one that waited for all
+ * of that would keep it there, and both late. Of what the sound waits beyond its need, so much.
+ */
+const BEYOND_NEED = 0.75;
+
 /** Sound that the browser itself plays, by its statistics. */
 class BrowserSound {
   #receiver;
@@ -28,9 +34,12 @@ class BrowserSound {
     if (!later) return null;
     const earlier = this.#seen;
     this.#seen = later;
-    const samples = later.jitterBufferEmittedCount - (earlier?.jitterBufferEmittedCount ?? 0);
+    const since = (count) => later[count] - (earlier?.[count] ?? 0);
+    const samples = since("jitterBufferEmittedCount");
     if (!(samples > 0)) return null;
-    return SPEAKER_MS + (1000 * (later.jitterBufferDelay - (earlier?.jitterBufferDelay ?? 0))) / samples;
+    const waited_ms = (1000 * since("jitterBufferDelay")) / samples;
+    const needed_ms = (1000 * since("jitterBufferMinimumDelay")) / samples || waited_ms;
+    return SPEAKER_MS + needed_ms + BEYOND_NEED * (waited_ms - needed_ms);
   }
 }
 

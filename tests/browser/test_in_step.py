@@ -13,9 +13,10 @@ from tests.browser.stub_gateway import StubGateway
 # One event loop, and so one browser, for all of them; every test has a fresh profile.
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
-SCRIPT = """async ({waits_ms}) => {
+SCRIPT = """async ({waits_ms, need_ms}) => {
   const { InStep } = await import("/static/in_step.js");
   const seen = { type: "inbound-rtp", jitterBufferDelay: 0, jitterBufferEmittedCount: 0 };
+  if (need_ms !== null) seen.jitterBufferMinimumDelay = 0;
   const stats = new Map([["c", { type: "codec" }], ["a", seen]]);
   const sound = { track: { kind: "audio" }, getStats: async () => stats };
   const picture = { track: { kind: "video" }, jitterBufferTarget: null };
@@ -26,6 +27,7 @@ SCRIPT = """async ({waits_ms}) => {
     const samples = wait_ms === null ? 0 : 12000;
     stats.set("a", Object.assign({}, stats.get("a"), {
       jitterBufferDelay: stats.get("a").jitterBufferDelay + samples * (wait_ms ?? 0) / 1000,
+      jitterBufferMinimumDelay: stats.get("a").jitterBufferMinimumDelay + samples * need_ms / 1000,
       jitterBufferEmittedCount: stats.get("a").jitterBufferEmittedCount + samples,
     }));
     await inStep.follow();
@@ -35,8 +37,8 @@ SCRIPT = """async ({waits_ms}) => {
 }"""
 
 
-async def targets(page: Page, waits_ms: list[int | None]) -> list[Any]:
-    told: list[Any] = await page.evaluate(SCRIPT, {"waits_ms": waits_ms})
+async def targets(page: Page, waits_ms: list[int | None], need_ms: int | None = None) -> list[Any]:
+    told: list[Any] = await page.evaluate(SCRIPT, {"waits_ms": waits_ms, "need_ms": need_ms})
     return told
 
 
@@ -46,6 +48,8 @@ async def test_the_picture_waits_as_long_as_the_sound(page: Page, stub: StubGate
     assert await targets(page, [40, 44, 420, 420, 60]) == [55, 55, 435, 435, 75]
     assert await targets(page, [None, 40, None, 90]) == [None, 55, 55, 105]
     assert await targets(page, [5000]) == [1000]
+    # What the browser holds back for the picture alone is given back bit by bit.
+    assert await targets(page, [80, 880, 680], need_ms=80) == [95, 695, 545]
 
 
 @pytest.mark.parametrize("lacking", ["nothing", "window.RTCRtpScriptTransform"])
