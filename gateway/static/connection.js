@@ -266,12 +266,12 @@ export class Connection extends EventTarget {
   /** The avatar stops in the middle of an answer to listen, and may yet go on with it. */
   #follow(state) {
     if (state === "speaking") this.#hush.end();
-    else if (this.#speaking && state === "listening") this.#hush.begin();
+    else if (this.#speaking && state === "listening") this.#hush.begin(this.#media?.held_ms);
     this.#speaking = state === "speaking";
   }
 
   #silence() {
-    this.#hush.begin();
+    this.#hush.begin(this.#media?.held_ms);
     this.#media?.skip();
   }
 

@@ -3,8 +3,8 @@
  * still be heard; it is muted until it has run out, or until the avatar speaks again.
  */
 
-/** Longer than any buffer of a live stream holds. */
-const BUFFERED_MS = 400;
+/** Longer than a browser holds beyond what it tells. */
+const UNTOLD_MS = 400;
 
 export class Hush {
   #video;
@@ -15,11 +15,12 @@ export class Hush {
     this.#video = video;
   }
 
-  begin() {
+  /** @param {number} held_ms that the sound is known to wait */
+  begin(held_ms = 0) {
     if (this.#video.muted && !this.#timer) return; // muted for another reason, and not by us
     clearTimeout(this.#timer);
     this.#video.muted = true;
-    this.#timer = setTimeout(() => this.end(), BUFFERED_MS);
+    this.#timer = setTimeout(() => this.end(), UNTOLD_MS + held_ms);
   }
 
   end() {

@@ -53,6 +53,8 @@ export function soundOf(pc, own) {
 }
 
 export class InStep {
+  /** So long the sound waited, as of the last look. */
+  held_ms = 0;
   #sound;
   #picture;
   #timer = 0;
@@ -79,6 +81,7 @@ export class InStep {
   async follow() {
     const held_ms = await this.#sound.heldMs();
     if (held_ms === null) return;
+    this.held_ms = held_ms;
     const wanted_ms = Math.max(0, Math.min(LONGEST_MS, Math.round(held_ms)));
     const { jitterBufferTarget: present_ms } = this.#picture;
     if (Math.abs(wanted_ms - (present_ms ?? 0)) < NOTICEABLE_MS) return;

@@ -29,6 +29,8 @@ const UPLINK_LIMIT_BYTES = 64_000;
 /** Sound, or silence, comes all the time. */
 export class SocketMedia extends Hearing {
   kind = "websocket";
+  /** Nothing is heard of what was skipped. */
+  held_ms = 0;
   #socket;
   #video;
   #source;

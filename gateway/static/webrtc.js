@@ -168,7 +168,12 @@ export class WebRtcMedia extends EventTarget {
     this.#voice = visibleLevel(heard?.audioLevel ?? 0);
   }
 
-  /** The browser's jitter buffer holds a few packets: they run out by themselves. */
+  /** So long is heard what has come, after it is cut off. */
+  get held_ms() {
+    return this.#inStep?.held_ms ?? 0;
+  }
+
+  /** What has come runs out by itself. */
   skip() {}
 
   close() {

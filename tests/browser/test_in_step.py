@@ -37,6 +37,15 @@ SCRIPT = """async ({waits_ms, need_ms}) => {
 }"""
 
 
+MUTES_FOR = """async ({held_ms}) => {
+  const { Hush } = await import("/static/hush.js");
+  const timers_ms = [];
+  window.setTimeout = (_, ms) => timers_ms.push(ms);
+  new Hush({ muted: false, dataset: {} }).begin(held_ms);
+  return timers_ms;
+}"""
+
+
 async def targets(page: Page, waits_ms: list[int | None], need_ms: int | None = None) -> list[Any]:
     told: list[Any] = await page.evaluate(SCRIPT, {"waits_ms": waits_ms, "need_ms": need_ms})
     return told
@@ -50,6 +59,13 @@ async def test_the_picture_waits_as_long_as_the_sound(page: Page, stub: StubGate
     assert await targets(page, [5000]) == [1000]
     # What the browser holds back for the picture alone is given back bit by bit.
     assert await targets(page, [80, 880, 680], need_ms=80) == [95, 695, 545]
+
+
+async def test_what_waits_when_an_answer_is_cut_off_is_not_heard(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.goto(f"{stub.url}/static/hush.js")
+    assert await page.evaluate(MUTES_FOR, {"held_ms": 900}) == [1300]
 
 
 @pytest.mark.parametrize("lacking", ["nothing", "window.RTCRtpScriptTransform"])
