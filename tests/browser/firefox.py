@@ -1,6 +1,6 @@
 """A real Firefox, driven by WebDriver BiDi over a WebSocket of its own: no driver stands between.
 
-Playwright drives Chromium alone here: of other browsers it wants builds of its own.
+Playwright wants a build of its own, or one that knows a command which the ESR of today does not.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import itertools
 import json
 import shutil
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -28,9 +28,6 @@ _PREFERENCES: dict[str, bool | int | str] = {
     # A machine without a GPU would draw the page's animations picture by picture.
     "ui.prefersReducedMotion": 1,
     "intl.accept_languages": "en-US",
-    # Candidates for the loopback interface, as they are: nothing here asks for names by mDNS.
-    "media.peerconnection.ice.loopback": True,
-    "media.peerconnection.ice.obfuscate_host_addresses": False,
     # Nothing is asked of the network, nor of the user.
     "app.update.disabledForTesting": True,
     "browser.shell.checkDefaultBrowser": False,
@@ -45,7 +42,6 @@ _PREFERENCES: dict[str, bool | int | str] = {
 }
 _START_LIMIT_S = 60
 _LOOK_S = 0.05
-_MOST_BYTES = 256 << 20
 
 
 def find_firefox() -> str | None:
@@ -115,14 +111,6 @@ class Tab:
         strokes = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
         await self._act({"type": "key", "id": "keyboard", "actions": strokes})
 
-    async def size(self, width: int, height: int) -> None:
-        """Of what is seen of the page, in CSS pixels."""
-        viewport = {"width": width, "height": height}
-        await self._ask("browsingContext.setViewport", viewport=viewport)
-
-    async def close(self) -> None:
-        await self._ask("browsingContext.close")
-
     async def _act(self, source: dict[str, Any]) -> None:
         await self._ask("input.performActions", actions=[source])
 
@@ -156,17 +144,13 @@ class Firefox:
         await self.ask("session.subscribe", events=["log.entryAdded"])
 
     @asynccontextmanager
-    async def tab(self, *, first: str = "") -> AsyncIterator[Tab]:
-        """A desktop tab of which nothing is remembered. first: a function that every page in it
-        runs before its own scripts."""
+    async def tab(self) -> AsyncIterator[Tab]:
+        """A desktop tab of which nothing is remembered."""
         whose = (await self.ask("browser.createUserContext"))["userContext"]
-        if first:
-            await self.ask(
-                "script.addPreloadScript", functionDeclaration=first, userContexts=[whose]
-            )
         made = await self.ask("browsingContext.create", type="tab", userContext=whose)
         tab = self._tabs[made["context"]] = Tab(self, made["context"])
-        await tab.size(1280, 800)
+        viewport = {"width": 1280, "height": 800}
+        await self.ask("browsingContext.setViewport", context=made["context"], viewport=viewport)
         yield tab
         await self.ask("browser.removeUserContext", userContext=whose)
 
@@ -197,13 +181,11 @@ class Firefox:
 
 
 @asynccontextmanager
-async def firefox(
-    path: str, folder: Path, preferences: Mapping[str, bool | int | str] | None = None
-) -> AsyncIterator[Firefox]:
+async def firefox(path: str, folder: Path) -> AsyncIterator[Firefox]:
     """Without a window, with a profile of its own in `folder`."""
     lines = [
         f"user_pref({json.dumps(name)}, {json.dumps(value)});"
-        for name, value in {**_PREFERENCES, **(preferences or {})}.items()
+        for name, value in _PREFERENCES.items()
     ]
     (folder / "user.js").write_text("\n".join(lines), "utf-8")
     process = await asyncio.create_subprocess_exec(
@@ -216,9 +198,7 @@ async def firefox(
         async with asyncio.timeout(_START_LIMIT_S):
             address = await _listens(process)
         draining = asyncio.create_task(_drain(process))
-        async with connect(
-            f"{address}/session", max_size=_MOST_BYTES, ping_interval=None
-        ) as socket:
+        async with connect(f"{address}/session", ping_interval=None) as socket:
             browser = Firefox(socket)
             await browser.begin()
             yield browser

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable
 from fractions import Fraction
 from importlib.metadata import version
@@ -67,8 +68,11 @@ class Browser:
         self.pc.on("track", lambda track: self.tracks.setdefault(track.kind, track))
         self.peer_id = ""
 
-    async def connect(self, role: str, *, codec: str | None = None, video: Any = None) -> None:
-        """video: the transceiver of the pictures, where it is there already."""
+    async def connect(
+        self, role: str, *, codec: str | None = None, video: Any = None, hides: bool = False
+    ) -> None:
+        """video: the transceiver of the pictures, where it is there already. hides: its offer has
+        names in place of its addresses, that nobody knows."""
         if role == "speaker":
             self.pc.addTrack(Tone())
         else:
@@ -77,13 +81,15 @@ class Browser:
         if codec is not None:
             known = RTCRtpSender.getCapabilities("video").codecs
             video.setCodecPreferences([c for c in known if c.mimeType == codec])
-        await self.offer(role)
+        await self.offer(role, hides=hides)
 
-    async def offer(self, role: str) -> None:
+    async def offer(self, role: str, *, hides: bool = False) -> None:
         """What has been added to the connection."""
         await self.pc.setLocalDescription(await self.pc.createOffer())
         local = self.pc.localDescription
-        offer = {"sdp": local.sdp, "type": local.type, "role": role}
+        name = "8220e110-90eb-43b7-9bf1-ee24fe09145c.local"
+        sdp = re.sub(r"^(a=candidate:(?:\S+ ){4})\S+", rf"\g<1>{name}", local.sdp, flags=re.M)
+        offer = {"sdp": sdp if hides else local.sdp, "type": local.type, "role": role}
         answer = (await self._client.call("POST", self._path, json=offer)).json()
         self.peer_id = answer["peer_id"]
         await self.pc.setRemoteDescription(RTCSessionDescription(answer["sdp"], answer["type"]))
@@ -167,6 +173,13 @@ async def test_both_codecs(
     assert pictures[0].height == 64
     asked = [list(r.codecs.codecs) for r in doubles.seen.of("face", "codecs")]
     assert asked == ([[2]] if codec == "video/VP8" else []), "what nobody watches is not encoded"
+
+
+async def test_a_browser_that_hides_its_addresses_comes_by_itself(
+    browsers: list[Browser], session: GatewaySession
+) -> None:
+    await browsers[0].connect("viewer", hides=True)
+    await frames(browsers[0].tracks["video"], 1)
 
 
 async def test_the_microphone_reaches_the_bus(

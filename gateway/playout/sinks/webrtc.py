@@ -62,6 +62,14 @@ _LOOK_EVERY_S = 2.0
 # Each candidate is tried from every address of ours, and every section gets parts of its own.
 _MOST_LINES = {"a=candidate:": 100, "m=": 8, "a=rtpmap:": 400, "a=ssrc": 200}
 
+# Browsers that were not allowed the microphone give names in place of their addresses (mDNS), which
+# mean nothing beyond their network; and once it is told that all candidates are known, aioice gives
+# up where it can reach none. The browser knows our addresses: it comes by itself, if we wait.
+_HIDDEN = ".local"
+_UNUSED = re.compile(
+    r"^a=(?:end-of-candidates|candidate:(?:\S+ ){4}\S+\.local )[^\r\n]*(?:\r?\n|\Z)", re.M
+)
+
 _MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
@@ -139,7 +147,7 @@ class Peer:
         self._pc.on("datachannel", self._channel_opened)
         try:
             ours = self._pc.getTransceivers()
-            await self._pc.setRemoteDescription(RTCSessionDescription(sdp, kind))
+            await self._pc.setRemoteDescription(RTCSessionDescription(_UNUSED.sub("", sdp), kind))
             if self.role == "publisher":
                 self._take_sound_alone()
             else:
@@ -168,7 +176,8 @@ class Peer:
             raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
         try:
             for candidate in candidates:
-                await self._pc.addIceCandidate(candidate)
+                if candidate is not None and not candidate.ip.endswith(_HIDDEN):
+                    await self._pc.addIceCandidate(candidate)
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
