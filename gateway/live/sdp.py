@@ -41,7 +41,7 @@ def options() -> Response:
     return Response(status_code=204, headers={"Accept-Post": SDP, "Allow": "OPTIONS, POST"})
 
 
-async def candidates_of(request: Request) -> tuple[list[RTCIceCandidate | None], str]:
+async def candidates_of(request: Request) -> tuple[list[RTCIceCandidate], str]:
     """Candidates that a client has found since its offer, and its ICE user name fragment, if told.
 
     Raises HTTPException 415 and others.
@@ -51,9 +51,9 @@ async def candidates_of(request: Request) -> tuple[list[RTCIceCandidate | None],
     return candidates_in(fragment), told[1] if told else ""
 
 
-def candidates_in(fragment: str) -> list[RTCIceCandidate | None]:
-    """Those in the body of a PATCH (RFC 8840); None: no more. Raises InvalidInputError."""
-    found: list[RTCIceCandidate | None] = []
+def candidates_in(fragment: str) -> list[RTCIceCandidate]:
+    """Those in the body of a PATCH (RFC 8840). Raises InvalidInputError."""
+    found: list[RTCIceCandidate] = []
     for line in fragment.splitlines():
         name, _, value = line.strip().partition(":")
         if name == "a=candidate":
@@ -63,8 +63,6 @@ def candidates_in(fragment: str) -> list[RTCIceCandidate | None]:
                 raise InvalidInputError("sdpfrag: a candidate cannot be read") from error
             candidate.sdpMLineIndex = 0  # all sections go by the first one's way
             found.append(candidate)
-        elif name == "a=end-of-candidates":
-            found.append(None)
     if len(found) > _MOST_CANDIDATES:
         raise InvalidInputError(f"sdpfrag: more than {_MOST_CANDIDATES} candidates")
     return found

@@ -164,10 +164,8 @@ class Peer:
         self._start(self._look_for_life())
         return local.sdp, local.type
 
-    async def add_candidates(
-        self, candidates: Iterable[RTCIceCandidate | None], ufrag: str = ""
-    ) -> None:
-        """What the browser has found since its offer; None: no more. Raises InvalidInputError.
+    async def add_candidates(self, candidates: Iterable[RTCIceCandidate], ufrag: str = "") -> None:
+        """What the browser has found since its offer. Raises InvalidInputError.
 
         ufrag: the ICE user that they are of; another than the offer's would begin anew.
         """
@@ -176,7 +174,7 @@ class Peer:
             raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
         try:
             for candidate in candidates:
-                if candidate is not None and not candidate.ip.endswith(_HIDDEN):
+                if not candidate.ip.endswith(_HIDDEN):
                     await self._pc.addIceCandidate(candidate)
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
@@ -437,7 +435,7 @@ class Peers:
         self._peers[peer_id].on_channel(opened)
 
     async def add_candidates(
-        self, peer_id: str, candidates: Iterable[RTCIceCandidate | None], ufrag: str = ""
+        self, peer_id: str, candidates: Iterable[RTCIceCandidate], ufrag: str = ""
     ) -> None:
         """Of one that had not found all as it connected.
 
