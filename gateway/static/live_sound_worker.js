@@ -4,22 +4,29 @@ const RATE_HZ = 48_000;
 /** More at a time is no stall but a decoder that stands still. */
 const QUEUE_LIMIT_PACKETS = 200;
 
-/** Puts packets right that came in the wrong order, where that costs the time of one at most. */
+/** Where packets get lost, each is sent again behind two others (visavis.serving.aiortc_private). */
+const WAIT_PACKETS = 2;
+
+const ahead = (number, of) => ((number - of) << 16) >> 16;
+
+/** Puts packets right that came in the wrong order, where one does not have to wait for longer. */
 class InOrder {
   #expected = null;
-  #early = null;
+  #early = [];
 
   /** Packets to be decoded now that this one has come. */
   take(packet) {
-    const ahead = this.#expected === null ? 0 : (packet.number - this.#expected) << 16 >> 16;
-    if (ahead < 0) return []; // its place has gone by
-    if (ahead > 0 && !this.#early) {
-      this.#early = packet;
-      return [];
+    this.#expected ??= packet.number;
+    const taken = this.#early.some(({ number }) => number === packet.number);
+    if (taken || ahead(packet.number, this.#expected) < 0) return []; // its place has gone by
+    this.#early.push(packet);
+    this.#early.sort((a, b) => ahead(a.number, b.number));
+    const ready = [];
+    while (this.#early[0]?.number === this.#expected || this.#early.length > WAIT_PACKETS) {
+      const next = this.#early.shift();
+      ready.push(next);
+      this.#expected = (next.number + 1) & 0xffff;
     }
-    const ready = [packet, this.#early].filter(Boolean).sort((a, b) => (a.number - b.number) << 16 >> 16);
-    this.#early = null;
-    this.#expected = (ready.at(-1).number + 1) & 0xffff;
     return ready;
   }
 }
@@ -29,6 +36,8 @@ class Decoding {
   #packets;
   #inOrder = new InOrder();
   #time = null;
+  /** Of what is being decoded, the oldest first: the decoder counts on over what is lost. */
+  #times = [];
   #decoder;
 
   constructor(packets) {
@@ -48,6 +57,7 @@ class Decoding {
   #decode({ rtpTimestamp, data }) {
     this.#time = this.#time === null ? rtpTimestamp : this.#time + ((rtpTimestamp - this.#time) | 0);
     if (this.#decoder.decodeQueueSize > QUEUE_LIMIT_PACKETS) return;
+    this.#times.push(this.#time);
     const timestamp = Math.round((1e6 * this.#time) / RATE_HZ);
     this.#decoder.decode(new EncodedAudioChunk({ type: "key", timestamp, data }));
   }
@@ -55,9 +65,8 @@ class Decoding {
   #handOn(sound) {
     const pcm = new Float32Array(sound.numberOfFrames);
     sound.copyTo(pcm, { planeIndex: 0, format: "f32-planar" });
-    const time = Math.round((sound.timestamp * RATE_HZ) / 1e6);
     sound.close();
-    this.#packets.postMessage({ time, pcm }, [pcm.buffer]);
+    this.#packets.postMessage({ time: this.#times.shift(), pcm }, [pcm.buffer]);
   }
 }
 
