@@ -66,6 +66,9 @@ class RepeatingEncoder:
             return self._made[0]
         return self._made[1 + (place - 1) % (len(self._made) - 1)]
 
+    def limit(self, bitrate: int) -> None:
+        """Nothing: they are made."""
+
     def close(self) -> None:
         """There is nothing to free."""
 

@@ -134,7 +134,7 @@ async def media(
             if role == "speaker":
                 session.check_ears()
                 await session.take_microphone(holder)
-            viewer = session.outlets.broadcast.join(pictures=pictures)
+            viewer = session.outlets.broadcast.join(pictures=pictures, speaks=role == "speaker")
     except VisavisError as error:
         session.release_microphone(holder)
         await refuse(socket, error)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http
 import json
 import logging
+import socket
 import ssl
 import sys
 from collections.abc import Mapping
@@ -33,6 +35,9 @@ _DRAIN_S = 3
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 # OpenAI's clients may send 15 MiB of sound at once, in base64.
 _OF_LARGE_MESSAGES, LARGE_MESSAGE_BYTES = "/v1/realtime", 22 * 1024 * 1024
+# Of what a WebSocket is to send, so much waits behind what is on its way, a tenth of a second of
+# pictures and sound. The rest waits where it is seen how much that is, and may be left out.
+_UNSENT_BYTES, _UNWRITTEN_BYTES = 16_384, 4_096
 # A packet of a microphone, which is taken before the next one comes.
 _SMALL_BYTES, _MOST_WAITING = 4096, 2
 # Whoever decides whether this process lives is heard however many others there are.
@@ -138,6 +143,11 @@ class _Sockets(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        self.transport.set_write_buffer_limits(high=_UNWRITTEN_BYTES)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+            link = self.transport.get_extra_info("socket")
+            with contextlib.suppress(OSError):  # not over TCP
+                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self._guard.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

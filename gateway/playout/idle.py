@@ -67,6 +67,22 @@ class IdleLife:
         """Of turns that ended the loop, not read yet: frames of the motion that were left out
         between its last picture and their first; less than 0: seen twice."""
         self._orders: list[IdleOrder] = []
+        self._most_bps: float | None = None
+        self._too_much = False
+        """Of the loop, more than gets through."""
+
+    def limit(self, most_bps: float | None, now: int) -> None:
+        """Of pictures, bits per second that get through; None: all. Where the loop has more, the
+        face makes smaller ones.
+        """
+        self._most_bps = most_bps
+        self._weigh()
+        if self._too_much and self._clock is not None and not self._leaving:
+            self._leave(self._clock, now)
+
+    def _weigh(self) -> None:
+        most = self._most_bps
+        self._too_much = most is not None and any(loop.bps > most for loop in self._loops.values())
 
     def missing(self, codecs: Iterable[VideoCodec]) -> list[tuple[VideoCodec, bool]]:
         """Those of which a loop is wanted and not here, and whether that in which it listens."""
@@ -81,6 +97,7 @@ class IdleLife:
         """A loop that may be played; one of another face is of no use."""
         if loop.digest == self.digest:
             (self._listening if loop.listening else self._loops)[loop.codec] = loop
+            self._weigh()
 
     def take_orders(self) -> list[IdleOrder]:
         """What the face is to be told now."""
@@ -225,6 +242,8 @@ class IdleLife:
         listens = self._attention is Attention.LISTENING
         if away:
             listens = listens and self._has(codecs, listening=True)
+        if self._too_much:
+            return
         if not codecs or not idle or (settled is not self._attention and not away):
             return
         if not self.digest or not self._has(codecs, listening=listens):

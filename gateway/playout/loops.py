@@ -36,6 +36,11 @@ class IdleLoop:
         return sum(len(picture.payload) for picture in self.pictures)
 
     @property
+    def bps(self) -> float:
+        """Bits per second, on average."""
+        return 8 * self.size_bytes * self.pictures[0].fps / len(self.pictures)
+
+    @property
     def part_frames(self) -> int:
         """How long the first and the last part of listening are shown."""
         return LISTENING_PART_S * self.pictures[0].fps

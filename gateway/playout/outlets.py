@@ -95,6 +95,28 @@ class Outlets:
         for sink in (*to_clients, self.recordings, self.live, self.face_outputs, talking_heads):
             audience.add(sink)
 
+    @property
+    def pictures_bps(self) -> float | None:
+        """Of each stream of pictures at the most, so that they get through; None: no limit.
+
+        The visitor's network decides, and where others alone look on, the best of theirs. What goes
+        live is seen by many, whose networks nobody here knows: that has what it needs.
+        """
+        if self.live.watched:
+            return None
+        visitors, others = (
+            [
+                allowance.bps
+                for sink in (self.peers, self.broadcast)
+                for allowance in sink.allowances(speakers=speakers)
+            ]
+            for speakers in (True, False)
+        )
+        if visitors:
+            return min((bps for bps in visitors if bps is not None), default=None)
+        known = [bps for bps in others if bps is not None]
+        return max(known) if known and len(known) == len(others) else None
+
     def record(self) -> OutletsRecord:
         """What goes along where the session goes to another gateway."""
         return OutletsRecord(

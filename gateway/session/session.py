@@ -136,7 +136,7 @@ class Session:
         self.presence = self._presence(settings)
         parts = self._parts()
         self._performer = Performer(parts, self._wake_ticks, answers.tools, settings.tool_fillers)
-        self._ticks = Ticks(parts, self._performer, loops)
+        self._ticks = Ticks(parts, self._performer, loops, lambda: self.outlets.pictures_bps)
 
     # ------------------------------------------------------------ its parts
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from gateway.playout.attention import Attending
@@ -16,6 +17,8 @@ from visavis.wire.media import TranscriptChunk, VideoCodec
 
 CLOCK_TICKS = 5
 CHECK_TICKS = 25
+# Of what pictures may take: less is no change to tell the face of.
+_NOTICEABLE = 0.05
 # With nobody there and nothing to do for so long, there are no ticks: by then the pictures that the
 # face had on the way have come, and what was played is no echo any more.
 REST_TICKS = 100
@@ -27,8 +30,17 @@ class Ticks:
     Call `begin`, `end`, and `wake` whenever somebody comes, or something.
     """
 
-    def __init__(self, parts: Parts, performer: Performer, loops: LoopLibrary) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        performer: Performer,
+        loops: LoopLibrary,
+        pictures_bps: Callable[[], float | None],
+    ) -> None:
+        """pictures_bps: what the network carries of them (`Outlets.pictures_bps`)."""
         self._parts = parts
+        self._pictures_bps = pictures_bps
+        self._told_bps: float | None = None
         self._performer = performer
         self._conversation = parts.conversation
         self._playout = parts.playout
@@ -136,8 +148,18 @@ class Ticks:
                 self._performer.perform(self._conversation.finished(number, now))
 
     def _check(self, now: float) -> None:
+        self._limit_pictures()
         self._performer.look_for_losses()
         self._performer.perform(self._conversation.check(now))
+
+    def _limit_pictures(self) -> None:
+        """Have the face make pictures that get through, and no idle life that does not."""
+        bps, told = self._pictures_bps(), self._told_bps
+        if bps == told or (bps and told and abs(bps - told) < _NOTICEABLE * told):
+            return
+        self._told_bps = bps
+        self._playout.idle.limit(bps, self._playout.now_samples)
+        self._run(self._parts.stages.limit_pictures(round((bps or 0) / 1000)))
 
     @property
     def may_begin(self) -> bool:

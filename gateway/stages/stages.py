@@ -123,6 +123,7 @@ class Stages:
         newest utterance that was his own, from which it learns how he pauses."""
         self._face_stale = False
         self._codecs = options.codecs
+        self._most_kbps = 0
         self._attention = Attention.NOBODY
         """Of the face, as it is wanted."""
         configs = {
@@ -364,6 +365,14 @@ class Stages:
         request = face_pb2.SetCodecs(codecs=[_codec(c) for c in self._codecs])
         await self._leases["face"].tell(face_pb2.FaceAttachRequest(codecs=request))
 
+    async def limit_pictures(self, most_kbps: int) -> None:
+        """Of each stream of pictures; 0: as much as the face sends. Raises StageLostError."""
+        self._most_kbps = most_kbps
+        if not self.attached:
+            return  # it is told as it comes
+        bitrate = face_pb2.SetBitrate(most_kbps=most_kbps)
+        await self._leases["face"].send(face_pb2.FaceAttachRequest(bitrate=bitrate))
+
     async def tell_idle(self, order: IdleOrder) -> None:
         """Who shows the idle life. Raises StageLostError."""
         if not self.attached:
@@ -386,6 +395,8 @@ class Stages:
             await self.set_codecs(())
         if self._attention is not Attention.NOBODY:
             await self.tell_attention(AttentionOrder(self._attention))
+        if self._most_kbps:
+            await self.limit_pictures(self._most_kbps)
 
     def _weigh_face(self) -> None:
         """Where every viewer draws it himself, the face is asked for next to nothing."""

@@ -35,6 +35,8 @@ const PLACES_LOST = 3; // so many are lost with their gateways before the visito
 const LOOK_MS = 1000;
 const SILENT_LOOKS = 4;
 const PONG_LIMIT_MS = 3000;
+/** On a network that has just become another one. */
+const PONG_AT_ONCE_MS = 1000;
 
 export class Connection extends EventTarget {
   sessionId = null;
@@ -106,6 +108,7 @@ export class Connection extends EventTarget {
     this.#options = options;
     this.#abort = new AbortController();
     this.#watchSilence(this.#abort.signal);
+    this.#watchNetwork(this.#abort.signal);
     this.#become("connecting");
     try {
       await this.#connect();
@@ -344,6 +347,17 @@ export class Connection extends EventTarget {
     };
     const watch = setInterval(look, LOOK_MS);
     signal.addEventListener("abort", () => clearInterval(watch), { once: true });
+  }
+
+  /** What was connected from the address that a device had before its network changed is dead. */
+  #watchNetwork(signal) {
+    const look = async () => {
+      const events = this.#events;
+      if (this.#status !== "live" || (await events.ping(PONG_AT_ONCE_MS))) return;
+      if (events === this.#events) this.#lose();
+    };
+    navigator.connection?.addEventListener("change", look, { signal });
+    addEventListener("online", look, { signal });
   }
 
   /** @param {import("./microphone.js").Microphone | null} microphone */

@@ -12,19 +12,44 @@ const MIMES = {
   client: 'audio/mp4; codecs="mp4a.40.2"',
 };
 const FIRST_PICTURE_LIMIT_MS = 8000;
-/**
- * Further behind the newest picture than this, playback jumps; a little behind, it hurries until it
- * is close. Where it is closer, the jitter of a good connection would stop it.
- */
+/** Further behind the newest picture than this, playback jumps. */
 const JUMP_BEHIND_S = 1.5;
-const HURRY_BEHIND_S = 0.35;
+/** Where it is closer, the jitter of a good connection would stop it; so much further, it hurries. */
 const CLOSE_BEHIND_S = 0.25;
+const HURRY_S = 0.1;
+/** What a network that stops it again and again is given at the most. */
+const FURTHEST_BEHIND_S = 1;
+/** A stop counts for so long, then less and less. */
+const STOP_COUNTS_S = 15;
+const FORGOTTEN_EACH_S = 0.02;
 /** Closer to its end the buffer runs dry. */
 const EDGE_S = 0.05;
 const KEEP_S = 8;
 const QUEUE_LIMIT_FRAGMENTS = 256;
 /** Two seconds of PCM waiting in the socket: the uplink is stuck, so newer sound is dropped. */
 const UPLINK_LIMIT_BYTES = 64_000;
+
+const seconds = () => performance.now() / 1000;
+
+/**
+ * How close to the newest picture playback may come: a network that lets it run dry will do so
+ * again, and each time a word is torn. Pure: times in seconds.
+ */
+export class Closeness {
+  #wanted_s = CLOSE_BEHIND_S;
+  #since_s = 0;
+
+  /** Playback stood still for so long. */
+  stopped(for_s, now_s) {
+    this.#wanted_s = Math.min(FURTHEST_BEHIND_S, this.wanted_s(now_s) + for_s);
+    this.#since_s = now_s;
+  }
+
+  wanted_s(now_s) {
+    const forgotten_s = FORGOTTEN_EACH_S * Math.max(0, now_s - this.#since_s - STOP_COUNTS_S);
+    return Math.max(CLOSE_BEHIND_S, this.#wanted_s - forgotten_s);
+  }
+}
 
 /** Sound, or silence, comes all the time. */
 export class SocketMedia extends Hearing {
@@ -39,6 +64,8 @@ export class SocketMedia extends Hearing {
   #microphone = null;
   #closed = false;
   #mime;
+  #closeness = new Closeness();
+  #leave = new AbortController();
 
   /** @param {"server" | "client"} drawnBy client: no pictures come */
   constructor(drawnBy = "server") {
@@ -64,6 +91,7 @@ export class SocketMedia extends Hearing {
     this.#socket.binaryType = "arraybuffer";
     this.#socket.addEventListener("message", ({ data }) => this.#received(data));
     await this.#firstPicture(signal);
+    this.#noteStops();
     this.#socket.addEventListener("close", () => this.#lost());
   }
 
@@ -134,14 +162,29 @@ export class SocketMedia extends Hearing {
     return whole;
   }
 
+  #noteStops() {
+    const { signal } = this.#leave;
+    let since_s = null;
+    this.#video.addEventListener("waiting", () => (since_s = this.#video.seeking ? null : seconds()), { signal });
+    this.#video.addEventListener(
+      "playing",
+      () => {
+        if (since_s !== null) this.#closeness.stopped(seconds() - since_s, seconds());
+        since_s = null;
+      },
+      { signal },
+    );
+  }
+
   /** Stay close to the newest picture: a conversation has no use for old ones. */
   #keepUp(start_s, end_s) {
     const behind_s = end_s - this.#video.currentTime;
+    const close_s = this.#closeness.wanted_s(seconds());
     if (this.#video.currentTime < start_s || behind_s > JUMP_BEHIND_S) {
-      this.#video.currentTime = Math.max(start_s, end_s - CLOSE_BEHIND_S);
+      this.#video.currentTime = Math.max(start_s, end_s - close_s);
     }
-    if (behind_s > HURRY_BEHIND_S) this.#video.playbackRate = 1.08;
-    else if (behind_s < CLOSE_BEHIND_S) this.#video.playbackRate = 1;
+    if (behind_s > close_s + HURRY_S) this.#video.playbackRate = 1.08;
+    else if (behind_s < close_s) this.#video.playbackRate = 1;
   }
 
   /** An answer was interrupted: what is buffered of it is not played any more. */
@@ -182,6 +225,7 @@ export class SocketMedia extends Hearing {
 
   close() {
     this.#closed = true;
+    this.#leave.abort();
     this.#microphone?.stopPcm();
     this.#queue.length = 0;
     this.#socket?.close();

@@ -379,6 +379,8 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
                 session.request_keyframe(codec)
         case "codecs":
             session.set_codecs(read_codecs(request.codecs.codecs))
+        case "bitrate":
+            session.set_bitrate(request.bitrate.most_kbps)
         case "idle" if request.idle.live:
             session.wake(request.idle.motion_frame or None)
         case "idle":
@@ -389,8 +391,8 @@ def _steer(session: FaceSession, request: face_pb2.FaceAttachRequest) -> None:
             session.attend(_PHASES.get(told.phase, Phase.IDLE), told.cue, shown_from)
         case _:
             raise OutOfOrderError(
-                "after the config only keyframe, codecs, idle, attention and resume may follow on "
-                "Attach"
+                "after the config only keyframe, codecs, bitrate, idle, attention and resume may "
+                "follow on Attach"
             )
 
 

@@ -153,6 +153,10 @@ class FaceSession(StageWork):
             self._animator.begin_to_be_seen(self._clock.now())
         self._face.changed()
 
+    def set_bitrate(self, most_kbps: int) -> None:
+        """Of each stream from the next picture on; 0: as many bits as the face allows."""
+        self._pictures.set_bitrate(1000 * most_kbps)
+
     def rest(self, motion_frame: int) -> None:
         """From this frame on the loop is shown from memory."""
         self._animator.rest(motion_frame)

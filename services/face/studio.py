@@ -437,6 +437,10 @@ class VideoStream:
         frame = self._encoder.encode(picture, force_keyframe=keyframe)
         return Encoded(frame.payload, frame.keyframe)
 
+    def limit(self, bitrate: int) -> None:
+        """Bits per second at the most; 0: those that it was made for."""
+        self._encoder.limit(bitrate)
+
     def close(self) -> None:
         self._encoder.close()
 

@@ -72,6 +72,21 @@ async def stand_still(page: Page, messages: int) -> dict[str, Any]:
     return {"before_s": before_s, "after_s": [at_s for at_s in seen_s if at_s > before_s]}
 
 
+async def test_a_network_that_stops_it_is_kept_further_from(page: Page, stub: StubGateway) -> None:
+    await page.goto(f"{stub.url}/static/media_ws.js")
+    wanted_s = await page.evaluate("""async () => {
+      const { Closeness } = await import("/static/media_ws.js");
+      const [closeness, wanted_s] = [new Closeness(), []];
+      const stops = [[0.3, 10], [0.2, 12], [0, 20], [0, 37], [0, 90], [9, 100]];
+      for (const [stopped_s, now_s] of stops) {
+        if (stopped_s) closeness.stopped(stopped_s, now_s);
+        wanted_s.push(closeness.wanted_s(now_s));
+      }
+      return wanted_s;
+    }""")
+    assert wanted_s == pytest.approx([0.55, 0.75, 0.75, 0.55, 0.25, 1.0])
+
+
 async def test_after_a_long_standstill_the_newest_picture_is_seen(
     page: Page, stub: StubGateway
 ) -> None:

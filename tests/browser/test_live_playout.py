@@ -91,16 +91,18 @@ async def test_lost_packets_and_jitter_make_no_click(page: Page, stub: StubGatew
 
 DECODE = """async ({order, count}) => {
   const encoded = [];
-  const encoder = new AudioEncoder({ output: (chunk) => encoded.push(chunk), error: console.error });
+  const output = (chunk) => encoded.push(chunk);
+  const encoder = new AudioEncoder({ output, error: console.error });
   encoder.configure({ codec: "opus", sampleRate: 48000, numberOfChannels: 1 });
-  const [timestamp, data] = [0, new Float32Array(48000)];
-  const format = { format: "f32-planar", sampleRate: 48000, numberOfFrames: 48000, numberOfChannels: 1 };
-  encoder.encode(new AudioData({ ...format, timestamp, data }));
+  const second = { sampleRate: 48000, numberOfFrames: 48000, numberOfChannels: 1, timestamp: 0 };
+  const data = new Float32Array(48000);
+  encoder.encode(new AudioData({ ...second, format: "f32-planar", data }));
   await encoder.flush();
   const packet = (number) => {
     const data = new Uint8Array(encoded[number].byteLength);
     encoded[number].copyTo(data);
-    const [sequenceNumber, rtpTimestamp] = [(65530 + number) & 65535, (2 ** 32 - 9600 + 960 * number) >>> 0];
+    const sequenceNumber = (65530 + number) & 65535;
+    const rtpTimestamp = (2 ** 32 - 9600 + 960 * number) >>> 0;
     return { data: data.buffer, getMetadata: () => ({ sequenceNumber, rtpTimestamp }) };
   };
   await import("/static/live_sound_worker.js");
@@ -110,7 +112,8 @@ DECODE = """async ({order, count}) => {
     times.push(time - 2 ** 32 + 9600);
     if (times.length === count) resolve(times);
   }));
-  const readable = new ReadableStream({ start: (way) => order.forEach((number) => way.enqueue(packet(number))) });
+  const start = (way) => order.forEach((number) => way.enqueue(packet(number)));
+  const readable = new ReadableStream({ start });
   const transformer = { options: { packets: port1 }, readable };
   dispatchEvent(Object.assign(new Event("rtctransform"), { transformer }));
   return all;

@@ -281,6 +281,16 @@ async def test_dead_sockets_are_noticed_and_what_is_typed_into_them_is_not_lost_
     assert [event["type"] for event in stub.seen.events].count("text") == 1
 
 
+async def test_a_network_that_changes_is_looked_at_at_once(page: Page, stub: StubGateway) -> None:
+    await page.add_init_script("window.setInterval = () => 0;")  # nobody else looks
+    await start(page, stub)
+    stub.script.deaf = True
+    await page.evaluate("navigator.connection.dispatchEvent(new Event('change'))")
+    await page.wait_for_selector("body[data-connection=reconnecting]")
+    stub.script.deaf = False
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+
+
 async def test_a_new_conversation_forgets_the_old_one(page: Page, stub: StubGateway) -> None:
     await start(page, stub)
     stub.push({"type": "answer", "turn": 1, "text": "A secret.", "final": True})

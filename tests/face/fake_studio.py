@@ -69,7 +69,7 @@ class FakeEncoder:
     def __init__(self, codec: VideoCodec, size: int, fps: int) -> None:
         assert size == SIZE and fps == 25
         self._codec = codec
-        self._count = 0
+        self._count = self.bitrate = 0
         self.closed = False
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
@@ -77,6 +77,9 @@ class FakeEncoder:
         payload = bytes([self._codec, self._count % 256, picture[0, 0, 0], picture[0, 1, 0]])
         self._count += 1
         return Encoded(payload, keyframe or self._count == 1)
+
+    def limit(self, bitrate: int) -> None:
+        self.bitrate = bitrate
 
     def close(self) -> None:
         self.closed = True

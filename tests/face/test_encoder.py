@@ -67,6 +67,22 @@ def test_key_frames_of_h264_say_that_they_are_synthetic() -> None:
 
 
 @pytest.mark.parametrize("codec", ["h264", "vp8"])
+def test_pictures_get_smaller_while_a_network_carries_less(codec: Codec) -> None:
+    noise = np.random.default_rng(1).integers(0, 40, (8, 128, 128, 3), np.uint8)
+    sent = list[float]()
+    with closing(VideoEncoder(codec, 128, 128, FPS, 1_000_000)) as encoder:
+        for bitrate in (0, 200_000, 5_000_000):
+            encoder.limit(bitrate)
+            made = [encoder.encode(noise[k % 8]) for k in range(8 * FPS)]
+            # Of the last four seconds: by then it has found how coarse they are to be.
+            sent.append(sum(8 * len(frame.payload) for frame in made[4 * FPS :]) / 4)
+            largest = max(8 * len(f.payload) for f in made[4 * FPS :] if f.keyframe)
+            if bitrate == 200_000 and codec == "h264":
+                assert largest <= 0.2 * bitrate, "a voice waits behind it"
+    assert sent[0] > 600_000 and sent[1] < 220_000 and sent[2] > 600_000
+
+
+@pytest.mark.parametrize("codec", ["h264", "vp8"])
 def test_key_frames_come_at_least_every_two_seconds(codec: Codec) -> None:
     still = _pictures(1)[0]
     with closing(VideoEncoder(codec, 64, 64, FPS)) as encoder:

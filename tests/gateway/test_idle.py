@@ -180,6 +180,22 @@ def test_a_turn_that_is_paused_before_its_start_has_its_pictures_made_anew() -> 
     assert [p.looped for p in face.run(1)] == [False]
 
 
+def test_where_the_loop_does_not_get_through_the_face_draws_smaller_pictures() -> None:
+    face = looping()
+    idle, per_second = face.playout.idle, 8 * SECOND * 4
+    idle.limit(per_second + 1, face.playout.now_samples)
+    face.run(5)
+    assert face.playout.motion_frame is not None
+    idle.limit(per_second - 1, face.playout.now_samples)
+    face.run(1)
+    assert face.orders[-1].live
+    face.live, face.keyframe, face.frame = True, True, face.orders[-1].frame
+    assert not any(p.looped for p in face.run(60)[2:])
+    idle.limit(None, face.playout.now_samples)
+    face.run(60)
+    assert face.playout.motion_frame is not None
+
+
 def test_it_does_not_come_back_while_a_turn_is_open() -> None:
     face = looping()
     face.playout.open_turn(1)

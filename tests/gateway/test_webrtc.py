@@ -22,9 +22,10 @@ from aiortc import (
     VideoStreamTrack,
 )
 from aiortc.rtcrtpreceiver import StreamStatistics
-from aiortc.rtp import RtpPacket
+from aiortc.rtp import RtcpReceiverInfo, RtcpRrPacket, RtpPacket, is_rtcp
 
 from gateway.__main__ import main
+from gateway.playout import allowance
 from gateway.playout.sinks.tracks import PassTrack
 from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import Doubles
@@ -296,6 +297,66 @@ async def test_a_lost_packet_is_sent_again(
     await until(lambda: any(packet.payload == again for packet in arrived))
 
 
+async def test_sound_leaves_twice_where_packets_get_lost(
+    browsers: list[Browser], session: GatewaySession
+) -> None:
+    arrived: list[RtpPacket] = []
+
+    async def take(packet: RtpPacket) -> None:
+        arrived.append(packet)
+
+    browser = browsers[0]
+    heard = browser.pc.addTransceiver("audio", direction="recvonly")
+    take_packets(heard.receiver, take)
+    browser.pc.addTransceiver("video", direction="recvonly")
+    await browser.offer("viewer")
+    await session.ask("Sing.")
+    await until(lambda: len(arrived) > 0)
+    source = arrived[0].ssrc
+    lost = RtcpReceiverInfo(source, 9, 1, arrived[0].sequence_number, 0, 0, 0)
+    await heard.receiver._send_rtcp(RtcpRrPacket(0, [lost]))
+    dropped, seen = list[int](), set[int]()
+    for protocol in heard.receiver.transport.transport._connection._protocols:
+        receive = protocol.datagram_received
+
+        def receive_some(data: bytes, address: Any, receive: Callable[..., None] = receive) -> None:
+            number = int.from_bytes(data[2:4], "big")
+            sound = 127 < data[0] < 192 and not is_rtcp(data) and data[8:12] == source.to_bytes(4)
+            if sound and number % 4 == 0 and number not in seen:
+                seen.add(number)
+                dropped.append(number)
+                return
+            receive(data, address)
+
+        protocol.datagram_received = receive_some  # type: ignore[method-assign,assignment]
+    await until(lambda: {p.sequence_number for p in arrived} & set(dropped[1:]) != set())
+
+
+async def test_pictures_get_smaller_where_a_browsers_network_is_narrow(
+    monkeypatch: pytest.MonkeyPatch,
+    browsers: list[Browser],
+    session: GatewaySession,
+    doubles: Doubles,
+) -> None:
+    monkeypatch.setattr(allowance, "_LONGEST_LOOK_S", 0.1)
+    monkeypatch.setattr(allowance, "_LOOK_S", 0.1)
+    await browsers[0].connect("viewer")
+    await frames(browsers[0].tracks["video"], 5)
+    (receiver,) = [r for r in browsers[0].pc.getReceivers() if r.track.kind == "video"]
+    (source,) = receiver.getSynchronizationSources()
+    async with asyncio.timeout(30):
+        for sent in range(100_000, 10_000_000, 100):
+            lost = RtcpReceiverInfo(source.source, 128, (sent - 100_000) // 2, sent, 0, 0, 0)
+            await receiver._send_rtcp(RtcpRrPacket(0, [lost]))
+            if doubles.seen.of("face", "bitrate"):
+                break
+            await asyncio.sleep(0.02)
+    request = doubles.seen.of("face", "bitrate")[0]
+    assert request.bitrate.most_kbps == 120, "lips are to be seen"
+    await browsers[1].connect("viewer")  # who looks on as well, from a better network
+    await until(lambda: doubles.seen.of("face", "bitrate")[-1].bitrate.most_kbps == 0)
+
+
 async def test_a_bad_offer_is_explained(client: GatewayClient, session: GatewaySession) -> None:
     for offer, words in (
         ({"sdp": "v=0", "type": "offer"}, "audio and one video"),
@@ -342,7 +403,9 @@ class Narrow:
         self.ready, self.blocked = True, False
         self.sent: list[Any] = []
 
-    def send(self, encoded: Any) -> None:
+    octets = 0
+
+    def send(self, encoded: Any, *, again: bool = False, keyframe: bool = False) -> None:
         self.sent.append(encoded)
 
 

@@ -50,20 +50,22 @@ class AnimateResponse(_message.Message):
     def __init__(self, video: _Optional[_Union[_media_pb2.VideoChunk, _Mapping]] = ..., face: _Optional[_Union[_media_pb2.BlendshapeChunk, _Mapping]] = ...) -> None: ...
 
 class FaceAttachRequest(_message.Message):
-    __slots__ = ("config", "keyframe", "codecs", "idle", "attention", "resume")
+    __slots__ = ("config", "keyframe", "codecs", "idle", "attention", "resume", "bitrate")
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     KEYFRAME_FIELD_NUMBER: _ClassVar[int]
     CODECS_FIELD_NUMBER: _ClassVar[int]
     IDLE_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    BITRATE_FIELD_NUMBER: _ClassVar[int]
     config: FaceAttachConfig
     keyframe: KeyframeRequest
     codecs: SetCodecs
     idle: SetIdle
     attention: SetAttention
     resume: ResumeFace
-    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ..., attention: _Optional[_Union[SetAttention, _Mapping]] = ..., resume: _Optional[_Union[ResumeFace, _Mapping]] = ...) -> None: ...
+    bitrate: SetBitrate
+    def __init__(self, config: _Optional[_Union[FaceAttachConfig, _Mapping]] = ..., keyframe: _Optional[_Union[KeyframeRequest, _Mapping]] = ..., codecs: _Optional[_Union[SetCodecs, _Mapping]] = ..., idle: _Optional[_Union[SetIdle, _Mapping]] = ..., attention: _Optional[_Union[SetAttention, _Mapping]] = ..., resume: _Optional[_Union[ResumeFace, _Mapping]] = ..., bitrate: _Optional[_Union[SetBitrate, _Mapping]] = ...) -> None: ...
 
 class ResumeFace(_message.Message):
     __slots__ = ("turn", "mel", "voice", "clock")
@@ -98,6 +100,12 @@ class SetCodecs(_message.Message):
     CODECS_FIELD_NUMBER: _ClassVar[int]
     codecs: _containers.RepeatedScalarFieldContainer[_media_pb2.VideoCodec]
     def __init__(self, codecs: _Optional[_Iterable[_Union[_media_pb2.VideoCodec, str]]] = ...) -> None: ...
+
+class SetBitrate(_message.Message):
+    __slots__ = ("most_kbps",)
+    MOST_KBPS_FIELD_NUMBER: _ClassVar[int]
+    most_kbps: int
+    def __init__(self, most_kbps: _Optional[int] = ...) -> None: ...
 
 class SetIdle(_message.Message):
     __slots__ = ("live", "motion_frame")

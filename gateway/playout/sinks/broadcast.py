@@ -11,25 +11,32 @@ from collections.abc import Callable
 
 from gateway import metrics
 from gateway.api.hub import Outbox
+from gateway.playout.allowance import Allowance
 from gateway.playout.audience import Seats
+from gateway.playout.pacing import RATE_HZ
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import Fragment, Muxer, init_segment, sound_init_segment
-from gateway.playout.sound import AacEncoder, AacPacket
+from gateway.playout.sound import AAC_BIT_RATE, AacEncoder, AacPacket
 from visavis.wire.media import VideoCodec
 
 # Three seconds of messages: one for each tick.
 QUEUE_LIMIT = 150
 # Packets of silence that wait for a picture to leave with: where none comes, they leave alone.
 _HELD_PACKETS = 2
+_LOOK_EVERY_S = 0.5
 
 
 class Viewer(Outbox[bytes]):
     """One client's way out of the muxer. All that waits is lost when it does not keep up."""
 
-    def __init__(self, *, pictures: bool = True) -> None:
-        """pictures: False where it takes sound alone."""
+    def __init__(self, *, pictures: bool = True, speaks: bool = False) -> None:
+        """pictures: False where it takes sound alone. speaks: it is the visitor's."""
         super().__init__(QUEUE_LIMIT)
         self.pictures = pictures
+        self.speaks = speaks
+        self.allowance = Allowance()
+        """Of its pictures."""
+        self._put_bytes = 0
         self.init_version = 0
         self.started = False
 
@@ -42,7 +49,13 @@ class Viewer(Outbox[bytes]):
             self.started, self.init_version = False, 0
             return False
         self._put(payload)
+        self._put_bytes += len(payload)
         return True
+
+    def look(self, now_s: float) -> None:
+        """Twice a second: whether its network takes what it is given."""
+        waiting_bytes = sum(map(len, self._waiting))
+        self.allowance.queued(self._put_bytes, waiting_bytes, AAC_BIT_RATE, now_s)
 
 
 class Broadcast:
@@ -67,6 +80,7 @@ class Broadcast:
         self._held: list[AacPacket] = []
         self._init = b""
         self._version = 0
+        self._looked_s = 0.0
 
     @property
     def codecs(self) -> set[VideoCodec]:
@@ -80,11 +94,15 @@ class Broadcast:
     def watched(self) -> bool:
         return bool(self._viewers)
 
-    def join(self, *, pictures: bool = True) -> Viewer:
+    def allowances(self, *, speakers: bool) -> list[Allowance]:
+        """Of the pictures of those who speak, or of those who look on."""
+        return [v.allowance for v in self._viewers if v.pictures and v.speaks is speakers]
+
+    def join(self, *, pictures: bool = True, speaks: bool = False) -> Viewer:
         """Raises AtCapacityError, UnknownNameError once the session is over."""
         self._seats.take()
         metrics.viewers.labels("websocket").inc()
-        viewer = Viewer(pictures=pictures)
+        viewer = Viewer(pictures=pictures, speaks=speaks)
         self._viewers.add(viewer)
         if pictures:
             self._request_keyframe(VideoCodec.H264)
@@ -126,6 +144,11 @@ class Broadcast:
             self._held = []
         if fragments:
             self._send(fragments)
+        now_s = tick.start_samples / RATE_HZ
+        if now_s - self._looked_s >= _LOOK_EVERY_S:
+            self._looked_s = now_s
+            for viewer in self._viewers:
+                viewer.look(now_s)
 
     def _pictures(self, tick: Tick, muxer: Muxer, sound: AacEncoder) -> list[Fragment]:
         """Those that the tick's pictures complete."""

@@ -34,8 +34,14 @@ class Way(Protocol):
     def blocked(self) -> bool:
         """Whether so much waits for the network that more would be sent too late."""
 
-    def send(self, encoded: Any) -> None:
-        """Send a packet (av.Packet) at once."""
+    @property
+    def octets(self) -> int:
+        """How much has left."""
+
+    def send(self, encoded: Any, *, again: bool = False, keyframe: bool = False) -> None:
+        """Send a packet (av.Packet) at once. again: once more a little later. keyframe: pictures
+        before it are not sent again.
+        """
 
 
 class Sent(Protocol):
@@ -66,8 +72,22 @@ class PassTrack:
         self._needs_keyframe = kind == "video"
         self._losing = False
 
-    def send(self, packet: Any, *, keyframe: bool = True) -> bool:
-        """Send one packet, an av.Packet in media time; whether it has left. Never waits."""
+    @property
+    def octets(self) -> int:
+        """How much has left."""
+        return self._way.octets
+
+    def wait_for_keyframe(self) -> None:
+        """Send nothing before the next one, and have it made: the rest could not be shown."""
+        if not self._needs_keyframe:
+            self._needs_keyframe = True
+            self._on_drop()
+
+    def send(self, packet: Any, *, keyframe: bool = True, again: bool = False) -> bool:
+        """Send one packet, an av.Packet in media time; whether it has left. Never waits.
+
+        again: of sound, it leaves a second time, for a network that loses some.
+        """
         if not self._way.ready or (self._needs_keyframe and not keyframe):
             return False
         if self._way.blocked:
@@ -78,7 +98,7 @@ class PassTrack:
                 self._on_drop()
             return False
         self._needs_keyframe = self._losing = False
-        self._way.send(packet)
+        self._way.send(packet, again=again, keyframe=keyframe and self.kind == "video")
         return True
 
 

@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import av
@@ -30,6 +32,7 @@ from aiortc.stats import RTCTransportStats
 from numpy.typing import NDArray
 
 from gateway import metrics
+from gateway.playout.allowance import Allowance
 from gateway.playout.audience import Seats
 from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
@@ -41,6 +44,7 @@ from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.rtp_sound import MicPackets, MicSound
 from visavis.serving.aiortc_private.incoming import SoundIntake, take_in_at_once
+from visavis.serving.aiortc_private.outgoing import Report, on_reports
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
 
@@ -58,6 +62,9 @@ CONNECT_TIMEOUT_S = 20.0
 # nothing for so long is not there now; its connection is kept, for it may come back.
 SILENT_S = 12.0
 _LOOK_EVERY_S = 2.0
+
+# Lost packets come in rows, and rows in evenings: for so long after one, sound is sent twice.
+_LOSSY_S = 30.0
 
 # Each candidate is tried from every address of ours, and every section gets parts of its own.
 _MOST_LINES = {"a=candidate:": 100, "m=": 8, "a=rtpmap:": 400, "a=ssrc": 200}
@@ -114,6 +121,9 @@ class Peer:
         """The connection is gone, or going."""
         self.silent = False
         """Nothing has come from the browser for SILENT_S."""
+        self.allowance = Allowance()
+        """Of its pictures."""
+        self._lossy_until_s = 0.0
 
     @property
     def codecs(self) -> set[VideoCodec]:
@@ -179,16 +189,20 @@ class Peer:
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
-    def push(self, packets: Iterable[Any], pictures: Sequence[ReleasedPicture]) -> None:
+    def push(
+        self, packets: Iterable[Any], pictures: Sequence[ReleasedPicture], *, silent: bool = False
+    ) -> None:
         """Send Opus packets in session media time, and the pictures in this viewer's codec.
 
-        What goes wrong ends this connection alone.
+        silent: they are of silence, of which one that is lost is no loss. What goes wrong
+        ends this connection alone.
         """
         if self.closed:
             return
         try:
+            again = not silent and time.monotonic() < self._lossy_until_s
             for packet in packets:
-                self._push_sound(packet)
+                self._push_sound(packet, again=again)
             for released in pictures:
                 self._push_picture(released)
             if self._poses is not None:
@@ -212,9 +226,9 @@ class Peer:
 
     # ------------------------------------------------------------ inside
 
-    def _push_sound(self, packet: Any) -> None:
+    def _push_sound(self, packet: Any, *, again: bool) -> None:
         if self._sound is not None:
-            self._sound.send(packet)
+            self._sound.send(packet, again=again)
 
     def _push_picture(self, released: ReleasedPicture) -> None:
         if released.picture.codec is not self.codec or self._pictures is None:
@@ -244,6 +258,8 @@ class Peer:
         self._sound = add_pass_track(self._pc, "audio", clock, self._dropped, lost)
         if self.codec is not None:
             self._pictures = add_pass_track(self._pc, "video", clock, lost, lost)
+        for sender in self._pc.getSenders():
+            on_reports(sender, partial(self._reported, sender.kind))
         for transceiver in self._pc.getTransceivers():
             receives = self.role == "speaker" and transceiver.kind == "audio"
             transceiver.direction = "sendrecv" if receives else "sendonly"
@@ -272,6 +288,16 @@ class Peer:
     def _listen_to(self, receiver: RTCRtpReceiver) -> None:
         # As they come, where aiortc holds 80 ms of them back.
         SoundIntake(receiver, MicPackets().add, self._hear, self._mic_may_wait)
+
+    def _reported(self, kind: str, report: Report) -> None:
+        """How the browser receives what is sent."""
+        now_s = time.monotonic()
+        if report.lost_share:
+            self._lossy_until_s = now_s + _LOSSY_S
+        if kind == "video" and self._pictures is not None:
+            sent_bytes, rtt_s = self._pictures.octets, report.round_trip_s
+            if self.allowance.reported(rtt_s, report.lost, report.highest, sent_bytes, now_s):
+                self._pictures.wait_for_keyframe()
 
     def _lost_picture(self) -> None:
         if self.codec is not None:
@@ -372,6 +398,14 @@ class Peers:
     def watched(self) -> bool:
         return any(peer.connected for peer in self._peers.values())
 
+    def allowances(self, *, speakers: bool) -> list[Allowance]:
+        """Of the pictures of those who speak, or of those who look on."""
+        return [
+            peer.allowance
+            for peer in self._peers.values()
+            if peer.codec is not None and (peer.role == "speaker") is speakers
+        ]
+
     def __contains__(self, peer_id: str) -> bool:
         return peer_id in self._peers
 
@@ -461,7 +495,7 @@ class Peers:
         self._opus = self._opus or OpusEncoder()
         packets = self._opus.encode(tick.pcm, tick.start_samples, silent=tick.silent)
         for peer in self._peers.values():
-            peer.push(packets, tick.pictures)
+            peer.push(packets, tick.pictures, silent=tick.silent)
 
     def cut(self, turn: int) -> None:
         """Nothing: what has left is the browser's, whose page falls silent by itself."""

@@ -49,6 +49,8 @@ _STEPS_PER_HALVING = 6
 _AIM = 0.9
 # What has been sent faster than allowed, in seconds of it: by so much a picture may come late.
 _LATE_S = 0.5
+# The same where a network carries no more: a voice waits behind the picture.
+_LATE_NARROW_S = 0.2
 # Finer by so much from group to group, so that nobody sees it.
 _FINER_STEPS = 4
 # Two whole pictures one after the other look like one to decoders; and each costs bits again.
@@ -81,7 +83,8 @@ class VideoEncoder:
             )
         if codec not in ("h264", "vp8"):
             raise InvalidInputError(f"no video codec {codec!r}: h264 and vp8 are made")
-        self._codec, self._fps, self._bitrate = codec, fps, bitrate
+        self._codec, self._fps = codec, fps
+        self._own_bitrate = self._bitrate = bitrate
         self._height, self._width = height, width
         self._group_pictures = max(1, int(_KEYFRAME_SECONDS * fps))
         ours = codec == "h264"
@@ -116,6 +119,19 @@ class VideoEncoder:
         except (av.FFmpegError, ValueError) as error:
             raise EngineLoadError(f"video encoder {name} does not start: {error}") from error
         return context
+
+    def limit(self, bitrate: int) -> None:
+        """Take no more than so many bits per second from the next picture on, and no more than it
+        was made for; 0: that alone.
+        """
+        allowed = min(bitrate or self._own_bitrate, self._own_bitrate)
+        if allowed == self._bitrate:
+            return
+        self._bitrate = allowed
+        if self._quantiser is not None:
+            self._quantiser.allow(allowed, self._fps, narrow=allowed < self._own_bitrate)
+        else:
+            self._context = self._open()
 
     def encode(self, picture: NDArray[np.uint8], *, force_keyframe: bool = False) -> EncodedFrame:
         """The packet of a picture, never that of an earlier one.
@@ -191,13 +207,17 @@ class Quantiser:
     def __init__(self, bitrate: int, fps: int, group_pictures: int) -> None:
         """bitrate: allowed, bits per second; group_pictures: of a group that nothing cuts short."""
         self.value = FINEST
-        self._allowed_bits = bitrate / fps
-        self._late_limit_bits = _LATE_S * bitrate
+        self.allow(bitrate, fps)
         self._late_bits = 0.0
         """Sent faster than allowed: a bucket that leaks with the bit rate."""
         self._group_pictures = group_pictures
         self._key_bits, self._other_bits, self._pictures = 0, 0, 0
         """Of the present group: of its key frame, of all others together; how many so far."""
+
+    def allow(self, bitrate: int, fps: int, *, narrow: bool = False) -> None:
+        """bitrate: from now on. narrow: a network carries no more, and pictures come at once."""
+        self._allowed_bits = bitrate / fps
+        self._late_limit_bits = (_LATE_NARROW_S if narrow else _LATE_S) * bitrate
 
     def too_large(self, bits: int) -> bool:
         """Whether a key frame of so many bits is to be made again; coarser by then."""

@@ -125,6 +125,9 @@ class Encoder(Protocol):
         """picture: as `Draw` makes it. keyframe: it must stand on its own."""
         ...
 
+    def limit(self, bitrate: int) -> None:
+        """So many bits per second at the most, beside what it was made for; 0: that alone."""
+
     def close(self) -> None: ...
 
 
@@ -189,6 +192,7 @@ class PictureMaker:
         self._made: Counter[VideoCodec] = Counter()
         self._keyframes: set[VideoCodec] = set()
         self._codecs: tuple[VideoCodec, ...] = ()
+        self._bitrate = 0
         self._closed = False
         # Whichever lane it is: painter and encoders are one thread's at a time.
         self._at_work = threading.Lock()
@@ -199,6 +203,10 @@ class PictureMaker:
         wanted = tuple(dict.fromkeys(codecs))
         self._keyframes |= set(wanted) - set(self._codecs)
         self._codecs = wanted
+
+    def set_bitrate(self, bitrate: int) -> None:
+        """Bits per second of each stream at the most; 0: as many as an encoder is made for."""
+        self._bitrate = bitrate
 
     @property
     def wanted(self) -> bool:
@@ -312,7 +320,9 @@ class PictureMaker:
     ) -> Encoded:
         if drawn is None or not codec.drawn:
             return Encoded(coded(picture.frame.pose), keyframe=True)
-        return self._encoders[codec].encode(drawn, keyframe=codec in picture.keyframes)
+        encoder = self._encoders[codec]
+        encoder.limit(self._bitrate)
+        return encoder.encode(drawn, keyframe=codec in picture.keyframes)
 
     def _close(self) -> None:
         with self._at_work:

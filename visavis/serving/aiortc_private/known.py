@@ -31,6 +31,8 @@ EXTENSIONS = "_RTCRtpSender__rtp_header_extensions_map"
 MID = "_RTCRtpSender__mid"
 NTP_TIME = "_RTCRtpSender__ntp_timestamp"
 RTP_TIME = "_RTCRtpSender__rtp_timestamp"
+LAST_REPORT = "_RTCRtpSender__lsr"
+LAST_REPORT_TIME = "_RTCRtpSender__lsr_time"
 OCTETS = "_RTCRtpSender__octet_count"
 PACKETS = "_RTCRtpSender__packet_count"
 IN_BYTES = "_RTCDtlsTransport__rx_bytes"
@@ -42,7 +44,12 @@ _OF_SENDING = (STARTED, EXITED, HISTORY, EXTENSIONS, MID, NTP_TIME, RTP_TIME, OC
 # Class, its function, the function's parameters, and private names that it has to mention.
 _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (RTCRtpSender, "_send_keyframe", (), ()),
-    (RTCRtpSender, "_handle_rtcp_packet", ("packet",), ("_send_keyframe",)),
+    (
+        RTCRtpSender,
+        "_handle_rtcp_packet",
+        ("packet",),
+        ("_send_keyframe", "_ssrc", LAST_REPORT, LAST_REPORT_TIME),
+    ),
     (RTCRtpSender, "_send_rtcp", ("packets",), ()),
     (RTCRtpSender, "_run_rtcp", (), ("_send_rtcp", NTP_TIME, RTP_TIME, OCTETS, PACKETS)),
     (RTCRtpSender, "send", ("parameters",), ("_run_rtp",)),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import av
@@ -15,6 +17,8 @@ from aiortc.rtcdtlstransport import State
 from aiortc.rtp import (
     RTP_HISTORY_SIZE,
     HeaderExtensions,
+    RtcpReceiverInfo,
+    RtcpRrPacket,
     RtcpSenderInfo,
     RtcpSrPacket,
     RtpPacket,
@@ -25,6 +29,8 @@ from visavis.serving.aiortc_private.known import (
     EXTENSION_HEAD,
     EXTENSIONS,
     HISTORY,
+    LAST_REPORT,
+    LAST_REPORT_TIME,
     MID,
     NTP_TIME,
     OCTETS,
@@ -38,6 +44,11 @@ from visavis.serving.aiortc_private.known import (
 
 # So much may wait for a connection that takes nothing: about a second of pictures.
 _BACKLOG_BYTES = 150_000
+# Behind so many others a packet of sound leaves once more: a row of lost ones is mostly over then.
+# The page waits as long for it (gateway/static/live_sound_worker.js).
+_AGAIN_BEHIND = 2
+# Of what has left, so much may be sent again where a browser asks for it, and so much at once.
+_AGAIN_SHARE, _MOST_AGAIN_BYTES = 0.2, 20_000
 _NTP_EPOCH_S = 2_208_988_800
 """From 1900 to 1970."""
 
@@ -45,6 +56,41 @@ _NTP_EPOCH_S = 2_208_988_800
 def on_lost_picture(sender: RTCRtpSender, act: Callable[[], None]) -> None:
     """Have `act` called where a browser asks for a key frame; aiortc forces its own encoder."""
     sender._send_keyframe = act  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What the other side tells of a track that it receives (RFC 3550, 6.4.1)."""
+
+    lost_share: float
+    """Of the packets since it last told, 0 to 1."""
+    lost: int
+    """Packets, of all up to now."""
+    highest: int
+    """Sequence number that came, not wrapped around: as many packets were sent."""
+    round_trip_s: float | None
+    """From here to there and back; None: that is not known."""
+
+
+def on_reports(sender: RTCRtpSender, told: Callable[[Report], None]) -> None:
+    """Have what the other side reports of a track handed on."""
+    handle = sender._handle_rtcp_packet
+
+    async def hand_on(packet: Any) -> None:
+        if isinstance(packet, RtcpRrPacket | RtcpSrPacket):
+            for report in packet.reports:
+                if report.ssrc == sender._ssrc:
+                    told(_report(sender, report))
+        await handle(packet)
+
+    sender._handle_rtcp_packet = hand_on  # type: ignore[method-assign]
+
+
+def _report(sender: RTCRtpSender, told: RtcpReceiverInfo) -> Report:
+    round_trip_s = None
+    if told.dlsr and told.lsr == getattr(sender, LAST_REPORT):
+        round_trip_s = time.time() - getattr(sender, LAST_REPORT_TIME) - told.dlsr / 65536
+    return Report(told.fraction_lost / 256, told.packets_lost, told.highest_sequence, round_trip_s)
 
 
 def correct_reports(sender: RTCRtpSender, correct: Callable[[RtcpSenderInfo], bool]) -> None:
@@ -65,13 +111,24 @@ class _SentPackets:
     def __init__(self, extensions: Any) -> None:
         self._extensions = extensions
         self._kept: list[bytes] = [b""] * RTP_HISTORY_SIZE
+        self.spare_bytes = float(_MOST_AGAIN_BYTES)
+        """May be sent again now: a network that is too narrow loses it once more, and so on."""
 
     def put(self, sequence_number: int, packet: bytes) -> None:
         self._kept[sequence_number % RTP_HISTORY_SIZE] = packet
+        spare = self.spare_bytes + _AGAIN_SHARE * len(packet)
+        self.spare_bytes = min(spare, _MOST_AGAIN_BYTES)
 
     def get(self, index: int) -> RtpPacket | None:
         packet = self._kept[index]
-        return RtpPacket.parse(packet, self._extensions) if packet else None
+        if not packet or len(packet) > self.spare_bytes:
+            return None
+        self.spare_bytes -= len(packet)
+        return RtpPacket.parse(packet, self._extensions)
+
+    def forget(self) -> None:
+        """Nobody needs them any more: what follows stands on its own."""
+        self._kept = [b""] * RTP_HISTORY_SIZE
 
 
 class PacketSender:
@@ -86,7 +143,11 @@ class PacketSender:
         self._codec: Any = None
         self._encoder: Any = None
         self._sequence_number = secrets.randbelow(1 << 15)  # as SRTP wants it: far from its end
-        self._octets = self._packets = 0
+        self.octets = 0
+        """Of all that has left, without headers."""
+        self._packets = 0
+        self._later = deque[bytes]()
+        """Sound that may have to leave once more, the oldest first."""
         self._history = _SentPackets(getattr(sender, EXTENSIONS))
         self.time_origin = secrets.randbits(32)
         """RTP time of media time 0."""
@@ -107,11 +168,20 @@ class PacketSender:
         waiting = getattr(pair and pair.protocol.transport, "get_write_buffer_size", None)
         return waiting is not None and waiting() > _BACKLOG_BYTES
 
-    def send(self, encoded: av.Packet[Any], *, level_dbov: int | None = None) -> None:
+    def send(
+        self,
+        encoded: av.Packet[Any],
+        *,
+        level_dbov: int | None = None,
+        again: bool = False,
+        keyframe: bool = False,
+    ) -> None:
         """Send what is in `encoded`, in as many packets as it needs; never waits.
 
         Where the connection is gone, nothing is sent. Its pts is in the units of its RTP clock.
         level_dbov: of sound, how far below the loudest (RFC 6464), for who wants to be told.
+        again: of sound, it leaves once more a little later. Who had it knows the copy by its number
+        (RFC 3711, 3.3.2: a replay). keyframe: nothing before it is asked for any more.
         """
         sender, dtls, pair = self._sender, self._sender.transport, self._pair
         if pair is None or dtls._state is not State.CONNECTED:
@@ -120,6 +190,8 @@ class PacketSender:
             payloads, media_time = [bytes(encoded)], encoded.pts or 0
         else:
             payloads, media_time = self._encoder.pack(encoded)
+        if keyframe:
+            self._history.forget()
         self.media_time = media_time
         rtp_time = (self.time_origin + media_time) % (1 << 32)
         now_ntp = _ntp_now()
@@ -132,17 +204,27 @@ class PacketSender:
             protected = protect(packet)
             send(protected, address)
             sent_bytes += len(protected)
-        self._octets += sum(map(len, payloads))
+            if sender.kind == "audio":
+                for copy in self._due_again(protected if again else b""):
+                    send(copy, address)
+                    sent_bytes += len(copy)
+        self.octets += sum(map(len, payloads))
         self._packets += len(payloads)
         for owner, name, told in (
             (sender, NTP_TIME, now_ntp),
             (sender, RTP_TIME, rtp_time),
-            (sender, OCTETS, self._octets),
+            (sender, OCTETS, self.octets),
             (sender, PACKETS, self._packets),
             (dtls, OUT_BYTES, getattr(dtls, OUT_BYTES) + sent_bytes),
             (dtls, OUT_PACKETS, getattr(dtls, OUT_PACKETS) + len(payloads)),
         ):
             setattr(owner, name, told)
+
+    def _due_again(self, newest: bytes) -> Iterable[bytes]:
+        """What leaves once more behind this packet; b"": which will not itself."""
+        self._later.append(newest)
+        if len(self._later) > _AGAIN_BEHIND and (due := self._later.popleft()):
+            yield due
 
     @property
     def _pair(self) -> Any:
