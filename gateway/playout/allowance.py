@@ -23,6 +23,8 @@ _LOOK_REPORTS, _LOOK_S, _LONGEST_LOOK_S = 3, 0.5, 3.0
 _REMEMBERED = 30
 _LONGEST_WAIT_S = 0.12
 _MUCH_LOST, _FEW_LOST = 0.12, 5
+# For so long no report came: that is no narrow network, but none at all.
+_SILENT_S = 1.2
 # In a row so often it is tried whether sending less makes it shorter, each time by so much.
 _MOST_IN_VAIN = 6
 _LEAST_OF_LAST = 0.7
@@ -53,6 +55,7 @@ class Allowance:
         self._at_s = 0.0
         self._too_much_bps = math.inf
         self._look = _Look(-math.inf, 0, 0, 0)
+        self._reported_s = -math.inf
         self._trips_s: list[float] = []
         """There and back, since then."""
         self._shortest_s = deque[float](maxlen=_REMEMBERED)
@@ -90,22 +93,24 @@ class Allowance:
         always a report that tells how little at the least. lost, highest: of all packets up to now,
         and the number of the newest; sent_bytes: up to now.
         """
+        silent_s, self._reported_s = now_s - self._reported_s, now_s
         if round_trip_s is not None:
             self._trips_s.append(round_trip_s)
-        span_s = now_s - self._look.at_s
-        if span_s < _LOOK_S or (len(self._trips_s) < _LOOK_REPORTS and span_s < _LONGEST_LOOK_S):
+        before, span_s = self._look, now_s - self._look.at_s
+        newly_lost = lost - before.lost
+        share = newly_lost / max(1, highest - before.highest)
+        floods = share > _MUCH_LOST and newly_lost > _FEW_LOST
+        early = not floods and len(self._trips_s) < _LOOK_REPORTS and span_s < _LONGEST_LOOK_S
+        if span_s < _LOOK_S or early:
             return False
-        before, self._look = self._look, _Look(now_s, sent_bytes, lost, highest)
+        self._look = _Look(now_s, sent_bytes, lost, highest)
         trips_s, self._trips_s = self._trips_s, []
         least_s = min(trips_s) if len(trips_s) >= _LOOK_REPORTS else math.nan
         if trips_s:
             self._shortest_s.append(min(trips_s))
-        if before.highest == 0:
-            return False
-        newly_lost = lost - before.lost
-        share = newly_lost / max(1, highest - before.highest)
+        if before.highest == 0 or silent_s > _SILENT_S:
+            return floods
         waits = least_s - min(self._shortest_s, default=0.0) > _LONGEST_WAIT_S
-        floods = share > _MUCH_LOST and newly_lost > _FEW_LOST
         if waits or floods:
             sent_bps = 8 * (sent_bytes - before.sent_bytes) / span_s
             self._try_less(sent_bps * (1 - min(1.0, max(0.0, share))), now_s)

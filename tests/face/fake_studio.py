@@ -64,22 +64,25 @@ class FakePainter:
 
 
 class FakeEncoder:
-    """A payload is codec, frame number in the stream, jaw and lips. The first is a key frame."""
+    """A payload is codec, frame number in the stream, jaw and lips, and a byte for each 100 kbit/s
+    of a limit. The first is a key frame.
+    """
 
     def __init__(self, codec: VideoCodec, size: int, fps: int) -> None:
         assert size == SIZE and fps == 25
         self._codec = codec
-        self._count = self.bitrate = 0
+        self._count = self._bitrate = 0
         self.closed = False
 
     def encode(self, picture: NDArray[np.uint8], *, keyframe: bool) -> Encoded:
         assert not self.closed
         payload = bytes([self._codec, self._count % 256, picture[0, 0, 0], picture[0, 1, 0]])
         self._count += 1
+        payload += bytes(self._bitrate // 100_000)
         return Encoded(payload, keyframe or self._count == 1)
 
     def limit(self, bitrate: int) -> None:
-        self.bitrate = bitrate
+        self._bitrate = bitrate
 
     def close(self) -> None:
         self.closed = True

@@ -218,6 +218,9 @@ async def test_several_codecs_and_key_frames_on_request(bus: Bus) -> None:
             )
             asked = await frames(video, lambda c: c.keyframe)
             assert asked[-1].codec == VideoCodec.VP8
+            bitrate = face_pb2.SetBitrate(most_kbps=300)
+            await call.write(face_pb2.FaceAttachRequest(bitrate=bitrate))
+            await frames(video, lambda c: len(c.payload) == 4 + 3)
             await call.write(face_pb2.FaceAttachRequest(codecs=face_pb2.SetCodecs(codecs=[VP8])))
             came: list[VideoCodec] = []
 

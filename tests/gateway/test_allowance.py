@@ -16,15 +16,30 @@ class Browser:
         self.allowance = Allowance()
         self._reports = self._lost = self._sent_bytes = 0
 
-    def report(self, trip_s: float, lost: int = 0, *, seconds: int = 1, kbps: int = 1000) -> None:
-        """lost: of each twenty packets."""
+    def away(self, *, seconds: int) -> bool:
+        """All is lost for so long. What is said of the report behind it."""
         for _ in range(8 * seconds):
+            self._reports += 1
+            self._lost += 20
+            self._sent_bytes += 125_000 // 8
+        (said,) = self.report(0.1, times=1)
+        return said
+
+    def report(
+        self, trip_s: float, lost: int = 0, *, seconds: int = 1, times: int = 0, kbps: int = 1000
+    ) -> list[bool]:
+        """lost: of each twenty packets. times: reports, instead of seconds."""
+        said = []
+        for _ in range(times or 8 * seconds):
             self._reports += 1
             self._lost += lost
             self._sent_bytes += kbps * 125 // 8
             told_s = trip_s + 0.3 * (self._reports % 2)
             packets, now_s = 20 * self._reports, self._reports / 8
-            self.allowance.reported(told_s, self._lost, packets, self._sent_bytes, now_s)
+            said.append(
+                self.allowance.reported(told_s, self._lost, packets, self._sent_bytes, now_s)
+            )
+        return said
 
 
 def test_what_waits_on_the_way_or_is_lost_in_masses_makes_pictures_smaller() -> None:
@@ -43,6 +58,14 @@ def test_what_waits_on_the_way_or_is_lost_in_masses_makes_pictures_smaller() -> 
     assert (policed.allowance.bps or 0) > 200_000, (
         "that little was sent says little of what is carried"
     )
+
+
+def test_a_network_that_was_away_is_no_narrow_one() -> None:
+    browser = Browser()
+    browser.report(0.1, seconds=3)
+    said = [browser.away(seconds=2), *browser.report(0.1, seconds=3)]
+    assert browser.allowance.bps is None
+    assert said[0] and not any(said[1:]), "what came meanwhile needs a key frame"
 
 
 def test_a_way_that_has_become_longer_is_no_narrow_one() -> None:
