@@ -28,8 +28,6 @@ _SILENT_S = 1.2
 # In a row so often it is tried whether sending less makes it shorter, each time by so much.
 _MOST_IN_VAIN = 6
 _LEAST_OF_LAST = 0.7
-# Of what a queue was given since the last look, as much may wait.
-_WAITING_SHARE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +128,11 @@ class Allowance:
         least_bps = 0.0 if self.bps is None else _LEAST_OF_LAST * self.bps
         self.overrun(max(carried_bps, least_bps / _KEPT), now_s)
 
-    def queued(self, put_bytes: int, waiting_bytes: int, other_bps: float, now_s: float) -> None:
+    def queued(
+        self, put_bytes: int, waiting_bytes: int, other_bps: float, now_s: float, *, late: bool
+    ) -> None:
         """What goes by a queue, looked at twice a second: so much was put into it up to now, and so
-        much of that waits. other_bps: of what is no pictures.
+        much of that waits. other_bps: of what is no pictures. late: it waits for too long.
         """
         began_s, put_then, waited = self._put
         span_s, put = now_s - began_s, put_bytes - put_then
@@ -141,7 +141,7 @@ class Allowance:
         if span_s <= 0:
             return
         carried_bps = 8 * taken / span_s - other_bps
-        if waiting_bytes <= _WAITING_SHARE * put:
+        if not late:
             self.passed(now_s)
         elif carried_bps > 0:  # else it is no narrow network, but none at all
             self.overrun(carried_bps, now_s)

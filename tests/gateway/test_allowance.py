@@ -95,11 +95,11 @@ def test_what_waits_in_a_queue_tells_how_much_a_network_takes() -> None:
     # Each half second 60 kB are put in, of which 25 leave, then none at all, then everything.
     for look, taken in enumerate([60, 60, 25, 25, 0, 0]):
         put, waiting = put + 60_000, waiting + 60_000 - 1000 * taken
-        allowance.queued(put, waiting, SOUND_BPS, look / 2)
+        allowance.queued(put, waiting, SOUND_BPS, look / 2, late=waiting > 30_000)
     assert allowance.bps == pytest.approx(0.8 * (400_000 - SOUND_BPS)), "a stall is no narrow way"
-    allowance.queued(put, 0, SOUND_BPS, 3.0)
+    allowance.queued(put, 0, SOUND_BPS, 3.0, late=False)
     assert 0.8 * (400_000 - SOUND_BPS) < (allowance.bps or 0) < 300_000
     for look in range(7, 12):
         put, waiting = put + 30_000, waiting + 29_000
-        allowance.queued(put, waiting, 0, look / 2)
+        allowance.queued(put, waiting, 0, look / 2, late=True)
     assert allowance.bps == LEAST_BPS, "lips are to be seen"

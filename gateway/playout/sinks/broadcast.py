@@ -24,6 +24,8 @@ QUEUE_LIMIT = 150
 # Packets of silence that wait for a picture to leave with: where none comes, they leave alone.
 _HELD_PACKETS = 2
 _LOOK_EVERY_S = 0.5
+# Of the messages since the last look as many may wait; one that is large may be on its way.
+_LATE_SHARE = 0.5
 
 
 class Viewer(Outbox[bytes]):
@@ -36,7 +38,8 @@ class Viewer(Outbox[bytes]):
         self.speaks = speaks
         self.allowance = Allowance()
         """Of its pictures."""
-        self._put_bytes = 0
+        self._put_bytes = self._put_since = 0
+        """Of all messages; and how many since the last look."""
         self.init_version = 0
         self.started = False
 
@@ -50,12 +53,15 @@ class Viewer(Outbox[bytes]):
             return False
         self._put(payload)
         self._put_bytes += len(payload)
+        self._put_since += 1
         return True
 
     def look(self, now_s: float) -> None:
         """Twice a second: whether its network takes what it is given."""
         waiting_bytes = sum(map(len, self._waiting))
-        self.allowance.queued(self._put_bytes, waiting_bytes, AAC_BIT_RATE, now_s)
+        late = len(self._waiting) > _LATE_SHARE * self._put_since
+        self._put_since = 0
+        self.allowance.queued(self._put_bytes, waiting_bytes, AAC_BIT_RATE, now_s, late=late)
 
 
 class Broadcast:
