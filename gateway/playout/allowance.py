@@ -25,7 +25,8 @@ _LONGEST_WAIT_S = 0.12
 _MUCH_LOST, _FEW_LOST = 0.12, 5
 # For so long no report came: that is no narrow network, but none at all.
 _SILENT_S = 1.2
-# In a row so often it is tried whether sending less makes it shorter, each time by so much.
+# In a row so often it is tried whether sending less makes it shorter, each time by so much, and not
+# where less than that is sent anyway.
 _MOST_IN_VAIN = 6
 _LEAST_OF_LAST = 0.7
 
@@ -109,10 +110,11 @@ class Allowance:
         if before.highest == 0 or silent_s > _SILENT_S:
             return floods
         waits = least_s - min(self._shortest_s, default=0.0) > _LONGEST_WAIT_S
-        if waits or floods:
-            sent_bps = 8 * (sent_bytes - before.sent_bytes) / span_s
+        sent_bps = 8 * (sent_bytes - before.sent_bytes) / span_s
+        ours = floods or self.bps is None or sent_bps > _LEAST_OF_LAST * self.bps
+        if (waits or floods) and ours:
             self._try_less(sent_bps * (1 - min(1.0, max(0.0, share))), now_s)
-        elif not math.isnan(least_s):
+        elif not waits and not math.isnan(least_s):
             self._in_vain = 0
             self.passed(now_s)
         return floods
