@@ -91,6 +91,9 @@ viewers = Gauge(
     "Viewers now: connected, or by HLS those who have just asked for the playlist.",
     ["transport"],
 )
+narrow_sessions = Gauge(
+    "gateway_narrow_sessions", "Sessions whose pictures are coarser: a network carries no more."
+)
 viewer_drops = Counter(
     "gateway_viewer_drops_total", "Times that a slow viewer lost media.", ["transport"]
 )

@@ -52,6 +52,7 @@ COUNTED: Mapping[str, str] = {
     "gateway_idle_loops": "loops",
     "gateway_openai_requests": "requests",
     "gateway_processes_met": "processes",
+    "gateway_narrow_sessions": "sessions",
     "gateway_queue_length": "visitors",
     "gateway_realtime_responses": "responses",
     "gateway_realtime_sessions": "clients",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
+from gateway import metrics
 from gateway.playout.attention import Attending
 from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.pictures import KeyframeThrottle
@@ -69,6 +70,8 @@ class Ticks:
         """No tick any more, if there were any."""
         if self._pulse is not None:
             self._pulse.end()
+        self._count_narrow(self._told_bps, None)
+        self._told_bps = None
 
     def wake(self) -> None:
         """Somebody comes, or something: there is work for ticks."""
@@ -158,8 +161,13 @@ class Ticks:
         if bps == told or (bps and told and abs(bps - told) < _NOTICEABLE * told):
             return
         self._told_bps = bps
+        self._count_narrow(told, bps)
         self._playout.idle.limit(bps, self._playout.now_samples)
         self._run(self._parts.stages.limit_pictures(round((bps or 0) / 1000)))
+
+    @staticmethod
+    def _count_narrow(before: float | None, now: float | None) -> None:
+        metrics.narrow_sessions.inc((now is not None) - (before is not None))
 
     @property
     def may_begin(self) -> bool:

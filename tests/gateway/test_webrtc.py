@@ -23,6 +23,7 @@ from aiortc import (
 )
 from aiortc.rtcrtpreceiver import StreamStatistics
 from aiortc.rtp import RtcpReceiverInfo, RtcpRrPacket, RtpPacket, is_rtcp
+from prometheus_client import REGISTRY
 
 from gateway.__main__ import main
 from gateway.playout import allowance
@@ -353,8 +354,10 @@ async def test_pictures_get_smaller_where_a_browsers_network_is_narrow(
             await asyncio.sleep(0.02)
     request = doubles.seen.of("face", "bitrate")[0]
     assert request.bitrate.most_kbps == 120, "lips are to be seen"
+    assert REGISTRY.get_sample_value("gateway_narrow_sessions") == 1
     await browsers[1].connect("viewer")  # who looks on as well, from a better network
     await until(lambda: doubles.seen.of("face", "bitrate")[-1].bitrate.most_kbps == 0)
+    assert REGISTRY.get_sample_value("gateway_narrow_sessions") == 0
 
 
 async def test_a_bad_offer_is_explained(client: GatewayClient, session: GatewaySession) -> None:

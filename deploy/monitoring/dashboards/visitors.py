@@ -100,9 +100,13 @@ _MEDIA = Row(
         ),
         Panel(
             "Viewers",
-            "Now, by transport; by HLS those who have just asked for the playlist.",
+            "Now, by transport; by HLS those who have just asked for the playlist. Narrow: "
+            "sessions whose pictures are coarser, for a network carries no more.",
             "short",
-            level("gateway_viewers", "transport"),
+            (
+                *level("gateway_viewers", "transport"),
+                Query("sum(gateway_narrow_sessions)", "narrow"),
+            ),
         ),
         Panel(
             "Viewers and microphones that lost something",
