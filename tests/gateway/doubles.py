@@ -463,8 +463,9 @@ class FaceDouble(Double, face_pb2_grpc.FaceAnimationServicer):
             wanted, self._keyframe[session] = self._keyframe[session], False
             keyframe = wanted or (number > 0 and index == 0 and self.script.first_keyframe)
             for codec in self._codecs[session]:
-                fresh = codec not in encoders
-                encoder = encoders.setdefault(codec, encoder_of(codec))
+                if fresh := codec not in encoders:
+                    encoders[codec] = encoder_of(codec)
+                encoder = encoders[codec]
                 payload, key = encoder.encode(min(200, 40 + 15 * index), keyframe=keyframe or fresh)
                 place = Place(session, number, seq, index, last)
                 seq += 1
