@@ -88,7 +88,7 @@ async def known(client: GatewayClient, name: str) -> None:
             assert told.json()["id"] == name
             return
         except GatewayError as refused:
-            if refused.status != 503:
+            if refused.code != "stage_lost":
                 raise
 
 
