@@ -198,9 +198,13 @@ export class Api {
     tabStore.set(TOKEN_STORE + id, token);
   }
 
-  /** For others to look on: it opens the session for a while, and only to see and hear. */
-  async viewerToken(id) {
-    return (await this.#anotherToken(id, { role: "viewer" })).token;
+  /** Address for others to look on: it opens the session for a while, and only to see and hear. */
+  async viewersLink(id) {
+    const { token } = await this.#anotherToken(id, { role: "viewer" });
+    const link = this.url("./");
+    link.searchParams.set("session", id);
+    link.hash = new URLSearchParams({ token });
+    return link.href;
   }
 
   #anotherToken(id, body = {}) {

@@ -351,11 +351,7 @@ export class Connection extends EventTarget {
 
   /** What was connected from the address that a device had before its network changed is dead. */
   #watchNetwork(signal) {
-    const look = async () => {
-      const events = this.#events;
-      if (this.#status !== "live" || (await events.ping(PONG_AT_ONCE_MS))) return;
-      if (events === this.#events) this.#lose();
-    };
+    const look = () => this.#status === "live" && void this.#reach(PONG_AT_ONCE_MS);
     navigator.connection?.addEventListener("change", look, { signal });
     addEventListener("online", look, { signal });
   }
@@ -378,13 +374,17 @@ export class Connection extends EventTarget {
    * @returns {Promise<boolean> | null} whether an answer came behind it; null: there is no connection
    */
   say(words) {
-    const events = this.#events;
     const { signal } = this.#abort;
     if (!this.send({ type: "text", text: words })) return null;
-    return events.ping(PONG_LIMIT_MS).then((answered) => {
-      if (!answered && events === this.#events) this.#lose();
-      return answered || signal.aborted;
-    });
+    return this.#reach(PONG_LIMIT_MS).then((answered) => answered || signal.aborted);
+  }
+
+  /** Whether the gateway answers within so long; a connection on which it does not is lost. */
+  async #reach(limit_ms) {
+    const events = this.#events;
+    const answered = await events.ping(limit_ms);
+    if (!answered && events === this.#events) this.#lose();
+    return answered;
   }
 
   /** Language, voice or avatar; kept for a session that has to be made anew, or is waited for. */

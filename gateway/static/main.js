@@ -429,7 +429,7 @@ class Page {
   }
 
   async share() {
-    const link = this.viewersLink();
+    const link = this.api.viewersLink(this.conversation.sessionId);
     try {
       await copy(link);
       this.toasts.show(text("settings.shared"));
@@ -437,14 +437,6 @@ class Page {
       // No clipboard without https: show it to be copied by hand.
       await link.then((url) => this.toasts.show(url, "kept")).catch((error) => this.report(error));
     }
-  }
-
-  async viewersLink() {
-    const { sessionId } = this.conversation;
-    const url = new URL(location.pathname, location.href);
-    url.searchParams.set("session", sessionId);
-    url.hash = new URLSearchParams({ token: await this.api.viewerToken(sessionId) });
-    return url.href;
   }
 
   /** @param {string} about for which it is over, beside the gateway itself; "": it leaves by itself */

@@ -42,7 +42,7 @@ class LivePage {
     this.act("session-end", () => this.end());
     this.act("watch", () => this.watch("at-once"));
     this.act("watch-hls", () => this.watch("hls"));
-    this.act("copy-link", () => this.copy(this.viewersLink()));
+    this.act("copy-link", () => this.copy(this.api.viewersLink(this.session)));
     this.act("copy-hls", () => this.copy(this.address("hls/index.m3u8")));
     this.act("copy-whep", () => this.copy(this.address("whep")));
     this.submit("target", () => this.start());
@@ -246,13 +246,6 @@ class LivePage {
 
   address(rest) {
     return String(this.api.url(`v1/sessions/${this.session}/${rest}`));
-  }
-
-  async viewersLink() {
-    const link = this.api.url("./");
-    link.searchParams.set("session", this.session);
-    link.hash = new URLSearchParams({ token: await this.api.viewerToken(this.session) });
-    return String(link);
   }
 
   /** @param {string | Promise<string>} address */
