@@ -4,7 +4,7 @@
  *
  * Packets are decoded in a worker and played on the audio thread; the main thread is not on the
  * way. Through a track and the video element it would be played a second time, by a clock of its
- * own, and late: so it goes to the speaker itself, as loud as the element is.
+ * own, and late: so it goes to the speaker itself, to the element's and as loud as that is.
  */
 
 import { resumeOnGesture } from "./gesture.js";
@@ -65,7 +65,7 @@ export class LiveSound {
 
   /**
    * @param {RTCRtpReceiver} receiver of the sound, before anything has come
-   * @param {HTMLVideoElement} video that shows the picture, and says how loud it is
+   * @param {HTMLVideoElement} video that shows the picture, and says how loud it is and where
    * @param {() => void} onBroken
    */
   play(receiver, video, onBroken) {
@@ -102,8 +102,11 @@ export class LiveSound {
       const goal = video.muted ? 0 : video.volume;
       this.#volume.gain.setTargetAtTime(goal, this.#context.currentTime, FADE_S);
     };
+    const goThere = () => void this.#context.setSinkId?.(video.sinkId).catch(() => null); // it has just gone
     video.addEventListener("volumechange", follow, { signal: this.#closing.signal });
+    video.addEventListener("sinkchange", goThere, { signal: this.#closing.signal });
     follow();
+    if (video.sinkId) goThere();
   }
 
   /** How long pictures are to wait for the sound that is heard now; null: none has come. */

@@ -11,6 +11,7 @@ import { Captions } from "./captions.js";
 import { copy } from "./clipboard.js";
 import { Conversation } from "./conversation.js";
 import { AvatarCreator } from "./creator.js";
+import { Devices } from "./devices.js";
 import { HeadView } from "./head/view.js";
 import { label, speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
@@ -52,6 +53,7 @@ class Page {
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
   toasts = new Toasts(byId("toasts"));
+  devices = new Devices(this.preferences);
   stage = new Stage(byId("stage"));
   captions = new Captions(byId("captions"), byId("announcer"));
   latency = new LatencyStrip(byId("latency"));
@@ -62,6 +64,7 @@ class Page {
     button: byId("microphone"),
     connection: () => this.conversation.connection,
     preferences: this.preferences,
+    devices: this.devices,
     toasts: this.toasts,
   });
   recording = new RecordButton({
@@ -71,7 +74,9 @@ class Page {
     sessionId: () => this.conversation.sessionId,
     toasts: this.toasts,
   });
-  settings = new SettingsSheet(byId("settings"), this.preferences, (name, value) => this.changed(name, value));
+  settings = new SettingsSheet(byId("settings"), this.preferences, this.devices, (name, value) =>
+    this.changed(name, value),
+  );
   voices = new VoicePicker(byId("voices"), this.api, (name) => this.choose({ voice: name }));
   avatars = new AvatarPicker(byId("avatars"), this.api, {
     onChoose: (name) => this.choose({ avatar: name }),
@@ -151,6 +156,8 @@ class Page {
     document.body.toggleAttribute("data-joined", query.has("session"));
     document.body.toggleAttribute("data-embed", query.get("embed") === "1");
     byId("fullscreen").hidden = !document.fullscreenEnabled;
+    this.devices.addEventListener("change", () => this.chooseSpeaker());
+    void this.devices.look();
     const message = byId("message");
     message.addEventListener("input", () => this.typing(message));
     byId("dock").addEventListener("submit", (event) => this.submit(event, message));
@@ -276,6 +283,7 @@ class Page {
     if (name === "captions") this.foldLatency();
     if (name === "transport") this.conversation.connection?.prefer(value);
     if (name.startsWith("microphone")) await this.talk.reopen();
+    if (name === "speakerDevice") await this.chooseSpeaker();
     if (name === "style" || name === "speed") await this.conversation.update({ [name]: value });
     if (name === "language") {
       speak(value);
@@ -284,6 +292,13 @@ class Page {
       await Promise.all([this.showChoices(), this.conversation.update({ language, voice })]);
     }
     this.display();
+  }
+
+  /** The one that was chosen may come and go. */
+  async chooseSpeaker() {
+    const { speaker } = this.devices;
+    if (!speaker && this.stage.speaker && this.preferences.get("speakerDevice")) this.toasts.show(text("speaker.gone"));
+    await this.stage.soundThrough(speaker).catch((error) => this.report(error));
   }
 
   /** Beside the captions there is room for it; under the face, on a phone too, it would take the face's. */

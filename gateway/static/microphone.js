@@ -17,6 +17,7 @@ const REASONS = {
   NotReadableError: "mic.busy",
   AbortError: "mic.busy",
 };
+const AS_SPOKEN = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
 
 /** `reason` is the key of a text in i18n.js. */
 export class MicrophoneError extends Error {
@@ -27,6 +28,7 @@ export class MicrophoneError extends Error {
   }
 }
 
+/** Events: "ended" where it is gone or not allowed any more, "mute" and "unmute" by the system. */
 export class Microphone extends EventTarget {
   #stream = null;
   #context = null;
@@ -43,20 +45,24 @@ export class Microphone extends EventTarget {
     return this.#stream?.getAudioTracks()[0] ?? null;
   }
 
-  /** Asks for permission where needed. @throws {MicrophoneError} */
-  async start(deviceId = "") {
+  /**
+   * Asks for permission where needed.
+   * @param {string} wanted its id; "": the system's
+   * @param {MediaDeviceInfo[]} others of which one is taken where that one is in use
+   * @throws {MicrophoneError}
+   */
+  async start(wanted, others) {
     clearTimeout(this.#linger);
     if (this.#stream) return;
     if (!navigator.mediaDevices?.getUserMedia) throw new MicrophoneError("mic.insecure");
-    const audio = { echoCancellation: true, noiseSuppression: true, autoGainControl: true };
-    if (deviceId) audio.deviceId = { ideal: deviceId };
     try {
-      this.#stream = await navigator.mediaDevices.getUserMedia({ audio });
+      this.#stream = await firstFree([{ ideal: wanted }, ...others.map(({ deviceId }) => ({ exact: deviceId }))]);
     } catch (error) {
       throw new MicrophoneError(REASONS[error.name] ?? "mic.failed", error);
     }
-    // Unplugged, or the permission was taken back.
-    this.track.addEventListener("ended", () => this.#ended());
+    const { track } = this;
+    track.addEventListener("ended", () => track === this.track && this.#ended());
+    for (const type of ["mute", "unmute"]) track.addEventListener(type, () => this.dispatchEvent(new Event(type)));
     this.#measure();
   }
 
@@ -70,6 +76,11 @@ export class Microphone extends EventTarget {
   /** Loudness now, 0..1. */
   level() {
     return this.#meter && this.track.enabled ? this.#meter.level() : 0;
+  }
+
+  /** The system lets nothing through: a switch of the machine, a call. */
+  get silenced() {
+    return this.track?.muted ?? false;
   }
 
   /** Muted, the microphone stays open and gives silence. */
@@ -120,10 +131,20 @@ export class Microphone extends EventTarget {
     this.stop();
     this.dispatchEvent(new Event("ended"));
   }
+}
 
-  /** Names are empty until permission has been given once. */
-  static async devices() {
-    const all = (await navigator.mediaDevices?.enumerateDevices()) ?? [];
-    return all.filter(({ kind, deviceId }) => kind === "audioinput" && deviceId);
+/** The first that no other program has taken; throws what is wrong with the first of all. */
+async function firstFree([deviceId, ...others]) {
+  try {
+    return await navigator.mediaDevices.getUserMedia({ audio: { ...AS_SPOKEN, deviceId } });
+  } catch (error) {
+    if (REASONS[error.name] !== "mic.busy" || !others.length) throw error;
+    return firstFree(others).catch(() => Promise.reject(error));
   }
+}
+
+/** Whether another microphone is given without a question to the visitor; true where browsers do not tell. */
+export async function allowed() {
+  const told = await navigator.permissions?.query({ name: "microphone" }).catch(() => null);
+  return (told?.state ?? "granted") === "granted";
 }

@@ -12,6 +12,7 @@ const DEFAULTS = {
   transport: "auto",
   microphoneMode: "hands-free",
   microphoneDevice: "",
+  speakerDevice: "",
   persona: "",
   style: "",
   speed: 1,

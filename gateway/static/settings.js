@@ -1,25 +1,32 @@
 /** The settings sheet: a dialog whose plain choices are kept as preferences. */
 import { text } from "./i18n.js";
-import { Microphone } from "./microphone.js";
 
 /** Controls by the preference that they set; radio groups have its name, or tell it. */
 const RADIOS = ["language", "microphoneMode", "transport", "appearance", "background", "captionSize"];
 const SWITCHES = { welcome: "welcome", "show-captions": "captions", "show-latency": "latency", muted: "muted" };
 const SLIDERS = { speed: (value) => `${value.toFixed(1)} ×`, volume: (value) => `${Math.round(100 * value)} %` };
+const DEVICES = { "microphone-device": "microphoneDevice", "speaker-device": "speakerDevice" };
 export const STYLES = ["", "happy", "excited", "calm", "sad", "surprised", "angry", "whisper"];
 
 export class SettingsSheet {
-  /** @param {(name: string, value: string | number | boolean) => void} onChange after it has been kept */
-  constructor(dialog, preferences, onChange) {
+  /**
+   * @param {import("./devices.js").Devices} devices
+   * @param {(name: string, value: string | number | boolean) => void} onChange after it has been kept
+   */
+  constructor(dialog, preferences, devices, onChange) {
     this.dialog = dialog;
     this.preferences = preferences;
+    this.devices = devices;
     this.onChange = onChange;
-    this.devices = dialog.querySelector("#microphone-device");
     this.styles = dialog.querySelector("#style");
     dialog.querySelector("#settings-close").addEventListener("click", () => dialog.close());
     // A click on the backdrop is a click on the dialog itself.
     dialog.addEventListener("click", ({ target }) => target === dialog && dialog.close());
-    this.devices.addEventListener("change", () => this.#keep("microphoneDevice", this.devices.value));
+    devices.addEventListener("change", () => this.#listDevices());
+    for (const [id, name] of Object.entries(DEVICES)) {
+      const list = dialog.querySelector(`#${id}`);
+      list.addEventListener("change", () => this.#keep(name, list.value));
+    }
     this.styles.addEventListener("change", () => this.#keep("style", this.styles.value));
     RADIOS.forEach((name) => this.#bindRadios(name));
     Object.entries(SWITCHES).forEach(([id, name]) => this.#bindSwitch(id, name));
@@ -76,12 +83,13 @@ export class SettingsSheet {
     const options = STYLES.map((name) => new Option(text(`style.${name || "none"}`), name));
     this.styles.replaceChildren(...options);
     this.styles.value = this.preferences.get("style");
+    this.#listDevices();
   }
 
   async open() {
     if (this.dialog.open) return;
     this.dialog.showModal();
-    await Promise.all([this.#listDevices(), this.#offerVolume()]);
+    await Promise.all([this.devices.look(), this.#offerVolume()]);
   }
 
   /** Phones whose buttons alone set it undo what a page sets, a moment later. */
@@ -92,11 +100,20 @@ export class SettingsSheet {
     this.dialog.querySelector("#volume").closest(".field").hidden = media.volume !== 0.5;
   }
 
-  async #listDevices() {
-    const devices = await Microphone.devices();
+  #listDevices() {
+    const { microphones, speakers } = this.devices;
+    this.#list("microphone-device", microphones);
+    this.#list("speaker-device", speakers).closest(".field").hidden = !speakers.length;
+  }
+
+  /** One that is not there is not shown as chosen, and chosen again once it is. */
+  #list(id, devices) {
+    const list = this.dialog.querySelector(`#${id}`);
     const options = devices.map(({ deviceId, label }) => new Option(label || deviceId.slice(0, 8), deviceId));
-    this.devices.replaceChildren(new Option(text("mic.device.default"), ""), ...options);
-    this.devices.value = this.preferences.get("microphoneDevice");
+    list.replaceChildren(new Option(text("device.default"), ""), ...options);
+    list.value = this.preferences.get(DEVICES[id]);
+    if (list.selectedIndex < 0) list.value = "";
+    return list;
   }
 }
 

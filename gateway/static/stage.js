@@ -94,6 +94,18 @@ export class Stage {
     this.#mute();
   }
 
+  /** Id of the loudspeaker; "": the system's. */
+  get speaker() {
+    return this.video.sinkId ?? "";
+  }
+
+  /** @param {string} id as `speaker` has it */
+  async soundThrough(id) {
+    if (!this.video.setSinkId || this.speaker === id) return;
+    await this.video.setSinkId(id);
+    this.video.dispatchEvent(new Event("sinkchange"));
+  }
+
   #mute() {
     const muted = this.#muted || this.#blocked;
     this.video.toggleAttribute("data-muted", muted);

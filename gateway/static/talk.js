@@ -3,24 +3,27 @@
  * talk. body[data-microphone] tells off, opening, on, muted or denied.
  */
 import { label, text } from "./i18n.js";
-import { Microphone, MicrophoneError } from "./microphone.js";
+import { allowed, Microphone, MicrophoneError } from "./microphone.js";
 
 export class TalkButton {
   #microphone = new Microphone();
   #held = false;
+  /** The visitor has switched it on, and not off: it is opened again where it is lost. */
+  #wanted = false;
+  #opening = null;
+  /** What was last listened with. */
+  #name = "";
 
   /**
    * @param {object} parts button, connection() (the running one or null),
-   *   preferences, toasts
+   *   preferences, devices, toasts
    */
-  constructor({ button, connection, preferences, toasts }) {
-    Object.assign(this, { button, connection, preferences, toasts });
+  constructor({ button, connection, preferences, devices, toasts }) {
+    Object.assign(this, { button, connection, preferences, devices, toasts });
     this.#listen();
-    this.#microphone.addEventListener("ended", () => {
-      this.#show("off");
-      void this.connection()?.setMicrophone(null);
-      toasts.error(text("mic.ended"), "microphone");
-    });
+    this.#microphone.addEventListener("ended", () => void this.#lost());
+    for (const type of ["mute", "unmute"]) this.#microphone.addEventListener(type, () => this.#silenced());
+    devices.addEventListener("change", () => void this.#follow());
   }
 
   get #push() {
@@ -70,10 +73,16 @@ export class TalkButton {
 
   /** Opens the microphone and says in plain words why that fails, if it does. */
   async open() {
-    if (!this.connection() || document.body.dataset.microphone === "opening") return;
+    if (!this.connection()) return;
+    this.#opening ??= this.#open().finally(() => (this.#opening = null));
+    await this.#opening;
+  }
+
+  async #open() {
+    this.#wanted = true;
     this.#show("opening");
     try {
-      await this.#microphone.start(this.preferences.get("microphoneDevice"));
+      await this.#microphone.start(this.preferences.get("microphoneDevice"), this.devices.microphones);
       const connection = this.connection();
       if (!connection) return this.stop(); // it has ended while the visitor was asked
       await connection.setMicrophone(this.#microphone);
@@ -86,10 +95,44 @@ export class TalkButton {
     }
     this.toasts.over("microphone");
     this.#mute(this.#push && !this.#held);
+    this.#tellWhich();
+    void this.devices.look(); // now they have names
+  }
+
+  #tellWhich() {
+    const { label: name } = this.#microphone.track;
+    if (this.#name && name !== this.#name) this.toasts.show(text("mic.now").replace("{name}", name), "info", "microphone");
+    this.#name = name;
+  }
+
+  /** Unplugged, or not allowed any more: the next one is opened, where there is one. */
+  async #lost() {
+    this.#show("off");
+    void this.connection()?.setMicrophone(null);
+    if (!this.#wanted) return;
+    if (await allowed()) return this.open();
+    this.#wanted = false;
+    this.toasts.error(text("mic.ended"), "microphone");
+  }
+
+  /** Other devices are there. */
+  async #follow() {
+    await this.#opening;
+    if (!this.#wanted) return;
+    if (this.#microphone.open) {
+      if (!this.devices.means(this.#microphone.track.getSettings())) await this.reopen();
+    } else if (this.devices.microphones.length && (await allowed())) await this.open();
+  }
+
+  #silenced() {
+    this.#show(this.#state);
+    if (this.#microphone.silenced) this.toasts.error(text("mic.silenced"), "microphone");
+    else this.toasts.over("microphone");
   }
 
   /** Gives the microphone back after a moment of silence that ends the speech. */
   close() {
+    this.#wanted = false;
     if (!this.#microphone.open) return;
     this.#show("off");
     this.#microphone.stopGently(() => void this.connection()?.setMicrophone(null));
@@ -97,6 +140,7 @@ export class TalkButton {
 
   /** At once, without the silence. */
   stop() {
+    this.#wanted = false;
     this.#microphone.stop();
     this.#show("off");
   }
@@ -105,7 +149,6 @@ export class TalkButton {
   async reopen() {
     if (!this.#microphone.open) return this.#show(document.body.dataset.microphone);
     this.#microphone.stop();
-    document.body.dataset.microphone = "off";
     return this.open();
   }
 
@@ -123,7 +166,12 @@ export class TalkButton {
 
   #mute(muted) {
     this.#microphone.setMuted(muted);
-    this.#show(muted ? "muted" : "on");
+    this.#show(this.#state);
+  }
+
+  /** Of a microphone that is open. */
+  get #state() {
+    return this.#microphone.silenced || !this.#microphone.track.enabled ? "muted" : "on";
   }
 
   #show(state) {
