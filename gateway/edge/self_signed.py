@@ -33,8 +33,9 @@ _BACKDATED = timedelta(days=1)
 def ensure(now: datetime | None = None) -> tuple[Path, Path]:
     """Certificate and key, in files of their owner alone; made where there are none that will do.
 
-    Those that end within a month, or do not name an address that this machine has now, are made
-    anew. Gateways of one user share them. Raises SettingsError where they cannot be written.
+    Those that end within a month, that have not begun, for the clock was ahead, or that do not name
+    an address that this machine has now, are made anew. Gateways of one user share them. Raises
+    SettingsError where they cannot be written.
     """
     now = now or datetime.now(UTC)
     certificate = own_certificate()
@@ -72,7 +73,7 @@ def _will_do(certificate: Path, key: Path, now: datetime) -> bool:
     wanted = {ipaddress.ip_address(address) for address in machine_addresses(v6=False)}
     return (
         known.public_key() == private.public_key()
-        and now < known.not_valid_after_utc - RENEWED_BEFORE
+        and known.not_valid_before_utc <= now < known.not_valid_after_utc - RENEWED_BEFORE
         and wanted <= set(said.get_values_for_type(x509.IPAddress))
     )
 

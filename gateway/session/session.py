@@ -498,6 +498,17 @@ class Session:
         self._perform(self._conversation.interrupt())
         return self._conversation.epoch
 
+    def wake_up(self) -> bool:
+        """The machine has slept, or stood still: nobody goes on with what was being asked or
+        answered before; whether there was any of that.
+        """
+        self.touch()
+        busy = self.state != "idle"
+        self.microphone.begin_anew(self._clock.now())
+        self._ears.begin_anew()
+        self._perform(self._conversation.begin_anew())
+        return busy
+
     def tool_result(self, call_id: str, output: str) -> None:
         """A client has done what an answer called. Raises UnknownNameError where none waits."""
         self.touch()

@@ -25,7 +25,7 @@ from visavis.serving.errors import (
 )
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.bus import Bus
-from visavis.wire.clock import MonotonicClock
+from visavis.wire.clock import MonotonicClock, through_sleep_s
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ ENDING = "sessions: this gateway is about to end; ask again"
 """What is told to whoever asks for a session while it drains."""
 
 SWEEP_S = 1.0
+SLEPT_S = 30.0
+"""After so long nobody waits any more for what was being said."""
 CLOSE_TIMEOUT_S = 30.0
 
 
@@ -263,9 +265,22 @@ class Sessions:
             # It has let go of all it could; nobody else may suffer for the rest.
             log.exception("session %s did not close in order", session.id)
 
+    def _wake_up(self, slept_s: float) -> None:
+        cut_off = sum([session.wake_up() for session in self.all()])
+        log.warning(
+            "this machine slept, or this process stood still, for %.0f s: %d sessions do not go on "
+            "with what was being asked or answered",
+            slept_s,
+            cut_off,
+        )
+
     async def _sweep(self) -> None:
+        looked_s = through_sleep_s()
         while True:
             await asyncio.sleep(SWEEP_S)
+            before_s, looked_s = looked_s, through_sleep_s()
+            if looked_s - before_s > SLEPT_S:
+                self._wake_up(looked_s - before_s)
             endings = []
             for session in self.all():
                 if session.failed:

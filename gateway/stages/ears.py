@@ -74,6 +74,11 @@ class Tape:
         self._pieces.clear()
         self.lost()
 
+    def close(self) -> None:
+        """Nobody is to hear again what was said so far."""
+        self._open.clear()
+        self._understood = self._ends_at
+
     def again(self) -> list[tuple[int, NDArray[np.int16]]]:
         """Somebody listens: what he has to hear before all that comes from now on.
 
@@ -117,6 +122,11 @@ class Ears:
     def carry_on(self, newest: int) -> None:
         """So many were counted in another gateway: those to come are others."""
         self._newest = newest
+
+    def begin_anew(self) -> None:
+        """What is being said by now does not count, whoever tells of it."""
+        self._first = max(self._first, self._newest + 1)
+        self.tape.close()
 
     def newcomer(self) -> int:
         """Another replica is to hear the session as well: the number of its first utterance."""

@@ -43,6 +43,7 @@ BUS_TIMEOUT_S = 1.0
 KEEP_UNUSED_S = 120.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
+_DRIFT_S = 0.05
 # Instances: more than a fleet has at once, with some hours of one that dies again and again.
 _REMEMBERED = 4096
 
@@ -429,7 +430,12 @@ class HostClocks:
             return
         middle_s, error_s = (sent_s + received_s) / 2, (received_s - sent_s) / 2
         readings = self._readings.setdefault(clock, deque(maxlen=_KEPT_READINGS))
-        readings.append(Offset(middle_s - reading_s, error_s))
+        told = Offset(middle_s - reading_s, error_s)
+        if any(
+            abs(told.offset_s - r.offset_s) > told.error_s + r.error_s + _DRIFT_S for r in readings
+        ):
+            readings.clear()  # a monotonic clock stands still while its machine sleeps
+        readings.append(told)
 
     def offset(self, clock: int) -> Offset | None:
         """None where nothing is known of a clock."""

@@ -91,10 +91,13 @@ export class Api {
     return secret ? { ...extra, Authorization: `Bearer ${carried(secret)}` } : extra;
   }
 
-  async request(method, path, { body, signal, keepalive } = {}) {
+  async request(method, path, { body, signal, keepalive, again = false } = {}) {
     const key = this.#key;
     const byKey = this.#secret(path) === key;
     const response = await this.#fetch(method, path, { body, signal, keepalive });
+    if (response.status === 401 && !again && (await this.#tokenByKey(path))) {
+      return this.request(method, path, { body, signal, keepalive, again: true });
+    }
     if (response.status === 401 && byKey) {
       // Refusals of a key may come when another one has been entered long since.
       if (key === this.#key) await this.#renewKey();
@@ -231,6 +234,18 @@ export class Api {
       if (REFUSED.includes(error.status)) return;
       held.timer = setTimeout(() => void this.#renewToken(id), RENEW_AGAIN_MS);
     }
+  }
+
+  /** A token runs out where the machine slept, or its clock was set: who made the session has another. */
+  async #tokenByKey(path) {
+    const [, id] = OF_A_SESSION.exec(path) ?? [];
+    const held = this.#tokens.get(id);
+    if (!held || this.#guest === held.token) return false;
+    this.#tokens.delete(id);
+    const response = await this.#fetch("POST", `v1/sessions/${id}/token`, { body: {} }).catch(() => null);
+    this.#tokens.set(id, held);
+    if (response?.ok) this.#keepToken(id, await response.json());
+    return response?.ok ?? false;
   }
 
   #forgetToken(id) {

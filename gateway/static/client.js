@@ -223,8 +223,8 @@ export class Session extends EventTarget {
         this.#sockets.delete(target);
         if (over || this.#closed) return;
         if (!lostAt) this.#tell({ type: "lost", socket: name });
-        lostAt ||= Date.now();
-        if (code === ENDED || Date.now() - lostAt > RECONNECT_MS) return this.#tell({ type: "ended", socket: name });
+        lostAt ||= performance.now();
+        if (code === ENDED || performance.now() - lostAt > RECONNECT_MS) return this.#tell({ type: "ended", socket: name });
         setTimeout(open, pause_ms);
         pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
       });

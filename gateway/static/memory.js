@@ -49,7 +49,8 @@ export function download(content, name) {
   setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
-/** "visavis-2026-01-31T09-30-00.mp4" */
-export function fileName(ending) {
-  return `visavis-${new Date().toISOString().slice(0, 19).replaceAll(":", "-")}.${ending}`;
+/** "visavis-2026-01-31T09-30-00.mp4", as the visitor's clock has it. */
+export function fileName(ending, at = new Date()) {
+  const shown = new Date(at.getTime() - 60_000 * at.getTimezoneOffset());
+  return `visavis-${shown.toISOString().slice(0, 19).replaceAll(":", "-")}.${ending}`;
 }

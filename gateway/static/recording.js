@@ -66,7 +66,7 @@ export class RecordButton {
   }
 
   #tick() {
-    const seconds = Math.floor((Date.now() - this.#since_ms) / 1000);
+    const seconds = Math.max(0, Math.floor((Date.now() - this.#since_ms) / 1000));
     const two = (number) => String(number).padStart(2, "0");
     this.elapsed.textContent = `${two(Math.floor(seconds / 60))}:${two(seconds % 60)}`;
   }

@@ -271,6 +271,15 @@ class Conversation:
             self._history.forget_unanswered()
         return self._settle([*parted, *self._silence("interrupt")])
 
+    def begin_anew(self) -> list[Action]:
+        """Nobody remembers what was being asked, or waits for its answer. What nobody asked for
+        goes on.
+        """
+        actions = self._cut_off()
+        if self._turn is not None and not self._turn.question:
+            return self._settle(actions)
+        return self._settle([*actions, *self.interrupt()])
+
     def speech_started(
         self, utterance: int, now: float, began_s: float | None = None
     ) -> list[Action]:

@@ -19,6 +19,8 @@ CHUNK_LIMIT_BYTES = 2 * RATE_HZ
 STALE_S = 2.0
 # How far a client's sound may run ahead of real time before it is dropped.
 AHEAD_S = 3.0
+# What was said to a machine that slept comes all at once as it wakes.
+_BACKLOG_S = 0.5
 # Chunks of 10 ms: a minute.
 _REMEMBERED = 6000
 
@@ -45,6 +47,7 @@ class Microphone:
         self._heard_at_s = 0.0
         self._samples = 0
         self._first_at_s: float | None = None
+        self._deaf_until_s = -math.inf
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
 
     @property
@@ -69,6 +72,10 @@ class Microphone:
         if self._holder == holder:
             self._holder = None
 
+    def begin_anew(self, now: float) -> None:
+        """What comes now was said long ago, and is dropped."""
+        self._deaf_until_s, self._first_at_s = now + _BACKLOG_S, None
+
     def place(self, holder: str, samples: int, now: float) -> int | None:
         """Media time of a chunk of `samples`; None if it is not to be used.
 
@@ -77,6 +84,9 @@ class Microphone:
         if holder != self._holder:
             return None
         self._heard_at_s = now
+        if now < self._deaf_until_s:
+            self.dropped_samples += samples
+            return None
         if self._first_at_s is None:
             self._first_at_s = now - self._samples / RATE_HZ
         if self._samples / RATE_HZ > now - self._first_at_s + AHEAD_S:

@@ -46,6 +46,8 @@ class Script:
     """How the stub behaves; a test changes it before or while the page is open."""
 
     api_key: str = ""
+    token: str = "token"
+    """What session tokens begin with; those that begin otherwise have run out."""
     webrtc_status: int = 200
     full: str = ""
     ahead: int = 0
@@ -218,10 +220,18 @@ class StubGateway:
 
     async def _check_key(self, request: Request, forward: Any) -> Any:
         key, path = self.script.api_key, request.url.path
+        of_a_session = path.removeprefix("/v1/sessions/").partition("/")[0]
+        known = of_a_session in self._live
+        shown = request.headers.get("authorization", "")
+        if (
+            known
+            and not key
+            and shown not in ("", f"Bearer {self._token_of(of_a_session)['token']}")
+        ):
+            return _error(401, "unauthenticated", "this session token has expired")
         if key and path.startswith("/v1/"):
-            of_a_session = path.removeprefix("/v1/sessions/").partition("/")[0]
-            wanted = f"token-of-{of_a_session}" if of_a_session in self._live else key
-            if request.headers.get("authorization") != f"Bearer {wanted}":
+            wanted = f"token-of-{of_a_session}" if known else key
+            if shown != f"Bearer {wanted}":
                 return _error(401, "unauthenticated", "this gateway needs an API key")
         return await forward(request)
 
@@ -291,7 +301,7 @@ class StubGateway:
         return self._token_of(session)
 
     def _token_of(self, session: str) -> dict[str, Any]:
-        token = f"token-of-{session}"
+        token = f"{self.script.token}-of-{session}"
         return {"token": token, "token_role": "visitor", "token_expires_in_s": 900.0}
 
     def _place(self, session: str) -> dict[str, Any]:

@@ -281,6 +281,21 @@ async def test_dead_sockets_are_noticed_and_what_is_typed_into_them_is_not_lost_
     assert [event["type"] for event in stub.seen.events].count("text") == 1
 
 
+async def test_a_token_that_ran_out_while_the_machine_slept_is_made_good(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub)
+    stub.script.token = "newer"
+    await page.click("#settings-open")
+    await page.select_option("#style", "calm")
+    await stub.until(lambda seen: {"style": "calm"} in seen.updates)
+    await expect(page.locator(".toast")).to_have_count(0)
+    async with reconnecting(page):
+        stub.drop()
+    await page.wait_for_selector("body[data-connection=live]")
+    assert len(stub.seen.sessions) == 1
+
+
 async def test_a_network_that_changes_is_looked_at_at_once(page: Page, stub: StubGateway) -> None:
     await page.add_init_script("window.setInterval = () => 0;")  # nobody else looks
     await start(page, stub)

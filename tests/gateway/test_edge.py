@@ -142,6 +142,9 @@ def test_a_certificate_of_our_own_is_kept_while_it_will_do(
     assert [file.read_bytes() for file in files] == first
     self_signed.ensure(now + timedelta(days=340))
     assert all(file.read_bytes() != before for file, before in zip(files, first, strict=True))
+    ahead = files[0].read_bytes()
+    self_signed.ensure(now)
+    assert files[0].read_bytes() != ahead, "no browser would take it once the clock is set right"
     files[1].write_bytes(first[1])  # written in part, by a process that was killed
     self_signed.ensure(now)
     Tls(lambda: files)

@@ -201,9 +201,16 @@ def test_old_readings_are_forgotten() -> None:
     clocks = HostClocks(OURS)
     clocks.note(THEIRS, 0.0, 100.0, 100.0)
     for second in range(10):
-        clocks.note(THEIRS, second, 101.0 + second, 101.1 + second)
+        clocks.note(THEIRS, second, 100.01 + second, 100.11 + second)
     offset = clocks.offset(THEIRS)
-    assert offset is not None and offset.offset_s == pytest.approx(101.05)
+    assert offset is not None and offset.offset_s == pytest.approx(100.06)
+
+
+def test_of_a_machine_that_has_slept_the_first_reading_counts_however_slow() -> None:
+    clocks = HostClocks(OURS)
+    clocks.note(THEIRS, 70.0, 10.0, 10.001)
+    clocks.note(THEIRS, 72.0, 612.0, 612.5)
+    assert clocks.local_s(Stamp("a.b", 72_500_000_000, THEIRS)) == pytest.approx(612.75)
 
 
 # ------------------------------------------------------------ the stopwatch

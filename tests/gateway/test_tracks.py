@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiortc import RTCConfiguration, RTCPeerConnection
-from aiortc.rtp import RtcpSenderInfo, RtcpSrPacket
+from aiortc.rtp import RtcpReceiverInfo, RtcpRrPacket, RtcpSenderInfo, RtcpSrPacket
 
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from gateway.playout.sinks.tracks import MediaClock, NamedTrack, TrackReports, report_media_time
+from visavis.serving.aiortc_private.outgoing import Report, on_reports
 
 SECOND = 1 << 32
 BEGIN = 3_900_000_000 * SECOND
@@ -106,3 +109,20 @@ async def test_reports_are_corrected_on_their_way_out() -> None:
     assert [moment(RATE_HZ, r.sender_info) for r in reports] == pytest.approx([0.1, 0.1], abs=3e-5)
     assert other == "another kind"
     await pc.close()
+
+
+async def test_a_round_trip_is_measured_right_though_the_clock_is_set_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sender: Any = AsyncMock(_ssrc=7)
+    told: list[Report] = []
+    on_reports(sender, told.append)
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    sent = info(VIDEO_HZ, 1.0, 1.0)
+    await sender._send_rtcp([RtcpSrPacket(7, sent)])
+    monkeypatch.setattr(time, "monotonic", lambda: 100.75)
+    monkeypatch.setattr(time, "time", lambda: -3600.0)
+    last, half_a_second = sent.ntp_timestamp >> 16 & 0xFFFFFFFF, 1 << 15
+    known = RtcpReceiverInfo(7, 0, 0, 99, 0, last, half_a_second)
+    await sender._handle_rtcp_packet(RtcpRrPacket(8, [known]))
+    assert [report.round_trip_s for report in told] == [0.25]

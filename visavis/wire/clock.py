@@ -18,6 +18,9 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
+# Of Linux the one, of macOS the other; Windows' `time.monotonic` goes on by itself.
+_THROUGH_SLEEP: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
 _dilation = 1.0
 
 
@@ -53,6 +56,14 @@ def unix_s() -> float:
 def epoch_ns(moment_ns: int) -> int:
     """A moment of the process's monotonic clock as nanoseconds since 1970, by the host's time."""
     return time.time_ns() - round((monotonic_ns() - moment_ns) * _dilation)
+
+
+def through_sleep_s() -> float:
+    """Seconds that go on while the machine sleeps, where the system counts them: those of a
+    monotonic clock may not. The origin is arbitrary.
+    """
+    now = time.monotonic() if _THROUGH_SLEEP is None else time.clock_gettime(_THROUGH_SLEEP)
+    return now / _dilation
 
 
 class Clock(Protocol):

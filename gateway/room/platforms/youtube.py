@@ -68,7 +68,9 @@ class YouTube:
                 on_live()
                 for item in answer.get("items", []):
                     unix_s = time.time()
-                    if _published_s(item, unix_s) > began_s - _HISTORY_S:
+                    # Of the first page alone is there history: later ones are new whatever our
+                    # clock says, which may have been set.
+                    if page or _published_s(item, unix_s) > began_s - _HISTORY_S:
                         for comment in told(comments_of, item, time.monotonic(), unix_s):
                             yield comment
                 if answer.get("offlineAt"):

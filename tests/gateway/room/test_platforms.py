@@ -257,7 +257,11 @@ async def test_youtube_is_asked_page_by_page(monkeypatch: pytest.MonkeyPatch) ->
     old["snippet"]["publishedAt"] = "2020-01-01T00:00:00Z"
     pages = (
         [old, _item("textMessageEvent", "hello"), _item("superChatEvent", superChatDetails=paid)],
-        [_item("newSponsorEvent"), {"snippet": {"type": "superChatEvent", "superChatDetails": 3}}],
+        # A later page is new, whatever the clocks say.
+        [
+            _item("newSponsorEvent", publishedAt="2020-01-01T00:00:00Z"),
+            {"snippet": {"type": "superChatEvent", "superChatDetails": 3}},
+        ],
         [_item("messageDeletedEvent", messageDeletedDetails={"deletedMessageId": "x"})],
     )
     async with YouTubeServer(*pages).running() as server:

@@ -31,8 +31,6 @@ EXTENSIONS = "_RTCRtpSender__rtp_header_extensions_map"
 MID = "_RTCRtpSender__mid"
 NTP_TIME = "_RTCRtpSender__ntp_timestamp"
 RTP_TIME = "_RTCRtpSender__rtp_timestamp"
-LAST_REPORT = "_RTCRtpSender__lsr"
-LAST_REPORT_TIME = "_RTCRtpSender__lsr_time"
 OCTETS = "_RTCRtpSender__octet_count"
 PACKETS = "_RTCRtpSender__packet_count"
 IN_BYTES = "_RTCDtlsTransport__rx_bytes"
@@ -48,7 +46,7 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
         RTCRtpSender,
         "_handle_rtcp_packet",
         ("packet",),
-        ("_send_keyframe", "_ssrc", LAST_REPORT, LAST_REPORT_TIME),
+        ("_send_keyframe", "_ssrc"),
     ),
     (RTCRtpSender, "_send_rtcp", ("packets",), ()),
     (RTCRtpSender, "_run_rtcp", (), ("_send_rtcp", NTP_TIME, RTP_TIME, OCTETS, PACKETS)),

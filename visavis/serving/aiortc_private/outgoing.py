@@ -29,8 +29,6 @@ from visavis.serving.aiortc_private.known import (
     EXTENSION_HEAD,
     EXTENSIONS,
     HISTORY,
-    LAST_REPORT,
-    LAST_REPORT_TIME,
     MID,
     NTP_TIME,
     OCTETS,
@@ -51,6 +49,7 @@ _AGAIN_BEHIND = 2
 _AGAIN_SHARE, _MOST_AGAIN_BYTES = 0.2, 20_000
 _NTP_EPOCH_S = 2_208_988_800
 """From 1900 to 1970."""
+_UNIX_ORIGIN_NS = time.time_ns() - time.monotonic_ns()
 
 
 def on_lost_picture(sender: RTCRtpSender, act: Callable[[], None]) -> None:
@@ -74,22 +73,33 @@ class Report:
 
 def on_reports(sender: RTCRtpSender, told: Callable[[Report], None]) -> None:
     """Have what the other side reports of a track handed on."""
-    handle = sender._handle_rtcp_packet
+    handle, send = sender._handle_rtcp_packet, sender._send_rtcp
+    last_sent = (0, 0.0)
+
+    async def note(packets: list[Any]) -> None:
+        nonlocal last_sent
+        for packet in packets:
+            if isinstance(packet, RtcpSrPacket):
+                middle = packet.sender_info.ntp_timestamp >> 16 & 0xFFFFFFFF
+                last_sent = (middle, time.monotonic())
+        await send(packets)
 
     async def hand_on(packet: Any) -> None:
         if isinstance(packet, RtcpRrPacket | RtcpSrPacket):
             for report in packet.reports:
                 if report.ssrc == sender._ssrc:
-                    told(_report(sender, report))
+                    told(_report(report, *last_sent))
         await handle(packet)
 
+    sender._send_rtcp = note  # type: ignore[method-assign]
     sender._handle_rtcp_packet = hand_on  # type: ignore[method-assign]
 
 
-def _report(sender: RTCRtpSender, told: RtcpReceiverInfo) -> Report:
+def _report(told: RtcpReceiverInfo, last_sent: int, sent_at_s: float) -> Report:
+    """last_sent: what our last report is known by (RFC 3550, 6.4.1: LSR)."""
     round_trip_s = None
-    if told.dlsr and told.lsr == getattr(sender, LAST_REPORT):
-        round_trip_s = time.time() - getattr(sender, LAST_REPORT_TIME) - told.dlsr / 65536
+    if told.dlsr and told.lsr == last_sent:
+        round_trip_s = time.monotonic() - sent_at_s - told.dlsr / 65536
     return Report(told.fraction_lost / 256, told.packets_lost, told.highest_sequence, round_trip_s)
 
 
@@ -267,5 +277,8 @@ class PacketSender:
 
 
 def _ntp_now() -> int:
-    """The wall clock, 32.32 bits of seconds since 1900 (RFC 5905); aiortc goes by dates."""
-    return (_NTP_EPOCH_S << 32) + (time.time_ns() << 32) // 1_000_000_000
+    """32.32 bits of seconds since 1900 (RFC 5905). They go on as they began where the wall clock is
+    set: by them browsers lay sound and picture together.
+    """
+    unix_ns = _UNIX_ORIGIN_NS + time.monotonic_ns()
+    return (_NTP_EPOCH_S << 32) + (unix_ns << 32) // 1_000_000_000
