@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import secrets
+import sys
 import time
 import zlib
 from pathlib import Path
@@ -18,8 +19,8 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
-# Of Linux the one, of macOS the other; Windows' `time.monotonic` goes on by itself.
-_THROUGH_SLEEP: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+# Of Linux the one, of macOS the other.
+_THROUGH_SLEEP: int = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", 0))
 
 _dilation = 1.0
 
@@ -62,8 +63,9 @@ def through_sleep_s() -> float:
     """Seconds that go on while the machine sleeps, where the system counts them: those of a
     monotonic clock may not. The origin is arbitrary.
     """
-    now = time.monotonic() if _THROUGH_SLEEP is None else time.clock_gettime(_THROUGH_SLEEP)
-    return now / _dilation
+    if sys.platform == "win32":  # that goes on by itself there
+        return time.monotonic() / _dilation
+    return time.clock_gettime(_THROUGH_SLEEP) / _dilation
 
 
 class Clock(Protocol):
