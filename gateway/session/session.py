@@ -500,7 +500,7 @@ class Session:
 
     def wake_up(self) -> bool:
         """The machine has slept, or stood still: nobody goes on with what was being asked or
-        answered before; whether there was any of that.
+        answered before; whether anything was under way.
         """
         self.touch()
         busy = self.state != "idle"

@@ -266,12 +266,11 @@ class Sessions:
             log.exception("session %s did not close in order", session.id)
 
     def _wake_up(self, slept_s: float) -> None:
-        cut_off = sum([session.wake_up() for session in self.all()])
+        busy = sum([session.wake_up() for session in self.all()])
         log.warning(
-            "this machine slept, or this process stood still, for %.0f s: %d sessions do not go on "
-            "with what was being asked or answered",
-            slept_s,
-            cut_off,
+            "this machine slept, or this process stood still, for %.0f s: of %d sessions %d had "
+            "something under way, which does not go on",
+            *(slept_s, len(self._open), busy),
         )
 
     async def _sweep(self) -> None:

@@ -75,7 +75,7 @@ export const ENGLISH = {
   "mic.device": "Device",
   "device.default": "System default",
   "mic.denied": "The microphone is blocked. Allow it in the browser’s site settings (the icon beside the address), then try again.",
-  "mic.none": "No microphone was found. Connect one, and the page listens; or type instead.",
+  "mic.none": "No microphone was found. Connect one, or type instead.",
   "mic.busy": "The microphone is in use by another program. Close that program and try again.",
   "mic.insecure": "Browsers give the microphone only to https:// pages and to localhost. Open the page that way, or type instead.",
   "mic.failed": "The microphone could not be opened.",

@@ -75,7 +75,7 @@ export const CHINESE = {
   "mic.device": "设备",
   "device.default": "系统默认",
   "mic.denied": "麦克风被阻止。请在浏览器的网站设置（地址栏旁的图标）中允许使用，然后重试。",
-  "mic.none": "没有找到麦克风。连接后页面会自动开始收听；也可以打字。",
+  "mic.none": "没有找到麦克风。请连接麦克风，或改用打字。",
   "mic.busy": "麦克风正被其他程序占用。请关闭该程序后重试。",
   "mic.insecure": "浏览器只在 https:// 页面和 localhost 上开放麦克风。请用这样的地址打开，或改用打字。",
   "mic.failed": "无法打开麦克风。",
