@@ -51,7 +51,7 @@ export class Devices extends EventTarget {
     const chosen = this.#preferences.get("microphoneDevice");
     const inputs = this.#of("audioinput");
     const meant = [chosen, SYSTEM].map((id) => inputs.find((input) => input.deviceId === id)).find(Boolean);
-    return !meant || (meant.deviceId === deviceId && meant.groupId === groupId);
+    return !meant || (meant.deviceId === deviceId && [undefined, meant.groupId].includes(groupId));
   }
 
   #of(wanted) {

@@ -125,6 +125,7 @@ export class TalkButton {
   }
 
   #silenced() {
+    if (!this.#wanted) return; // it is being given back
     this.#show(this.#state);
     if (this.#microphone.silenced) this.toasts.error(text("mic.silenced"), "microphone");
     else this.toasts.over("microphone");
