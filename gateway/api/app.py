@@ -38,7 +38,7 @@ from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
 from gateway.openai import chat, errors, models, speech, transcriptions
 from gateway.peers.handover import Handover
 from gateway.peers.passing import Carrier, PassOn
-from gateway.peers.peers import Peers, session_id
+from gateway.peers.peers import Peers, owner_of, session_id
 from gateway.peers.standing_in import StandingIn
 from gateway.playout.sinks.recording_folders import forget_left_behind
 from gateway.realtime import calls
@@ -266,7 +266,16 @@ async def _running(
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
         own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
-        peers = Peers(bus, registry, instance, own, room, lambda: sessions.free, sessions.has)
+        peers = Peers(
+            bus,
+            registry,
+            instance,
+            own,
+            room,
+            lambda: sessions.free,
+            sessions.has,
+            lambda: {owner_of(session.id) for session in sessions.all()},
+        )
         ending.push_async_callback(peers.stop)
         handover = Handover(
             sessions,

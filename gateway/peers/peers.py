@@ -48,6 +48,10 @@ TAKE_S = 8.0
 _USED_BY = "used by "
 """Before an app's name: how much of us it has, is asked. No session's id has a blank."""
 _OWNED = re.compile(r"[A-Za-z0-9_-]+-([0-9a-f]{8})")
+_MOST_NAMES = 32
+"""Of gateways that are gone and have no session here any more."""
+_MOST_MOVED = 10_000
+"""As many as a gateway that drains may have."""
 
 Obey: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 """Does what a peer asks. Raises VisavisError, which the peer is told."""
@@ -76,7 +80,7 @@ class Peers:
 
     instance: our name on the bus. own: where the others reach us, "host:port" under "http", and by
     which "scheme"; nothing: they do not. free, seats: as `Peer` has them. has: whether a session is
-    ours.
+    ours. makers: names of the gateways that have made those that are.
     """
 
     def __init__(
@@ -88,6 +92,7 @@ class Peers:
         free: Callable[[], int],
         seats: Callable[[], int],
         has: Callable[[str], bool],
+        makers: Callable[[], set[str]],
     ) -> None:
         self._bus = bus
         self._registry = registry
@@ -99,19 +104,20 @@ class Peers:
         self._free = free
         self._seats = seats
         self._has = has
+        self._makers = makers
         self._usage: Callable[[str], Usage] = lambda app: Usage()
         self.revive: Callable[[str], Awaitable[str]] = _nobody
         """Goes on with a session whose gateway has died. Raises UnknownNameError where nothing is
         known of it, StageLostError where it may be there in a moment, here or elsewhere."""
         self._registration: Registration | None = None
         self._asked: dict[str, Subscription] = {}
-        """By subject."""
+        """By subject: by our name, and by those of others that have made sessions which are here,
+        or were."""
         self._moved: dict[str, Peer] = {}
         """Where sessions are that were ours."""
-        self._names: set[str] = set()
-        """Of gateways that have sessions here, or had, and are gone: we answer for them."""
-        self._elsewhere: dict[str, str] = {}
-        """Sessions of theirs that another heir has, and its name: it answers while it is there."""
+        self._elsewhere: dict[str, dict[str, str]] = {}
+        """Of those others, by name, that are gone and for which we answer: sessions that another
+        heir has, and its name. It answers while it is there."""
         self._background = Background()
 
     async def start(self, obey: Obey, usage: Callable[[str], Usage]) -> None:
@@ -172,11 +178,13 @@ class Peers:
             for asked in self._asked.values():
                 await asked.unsubscribe()
             await self._bus.flush(ASK_S)
-        moved = {session: owner_of(heir.instance) for session, heir in self._moved.items()}
-        places = self._elsewhere | moved
+        places = {self.name: {}, **self._elsewhere}
+        for session, heir in self._moved.items():
+            if (owner := owner_of(session)) in places:
+                places[owner] = places[owner] | {session: owner_of(heir.instance)}
         for own, peer in {owner_of(heir.instance): heir for heir in self._moved.values()}.items():
-            elsewhere = {session: heir for session, heir in places.items() if heir != own}
-            for owner in (self.name, *self._names):
+            for owner, there in places.items():
+                elsewhere = {session: heir for session, heir in there.items() if heir != own}
                 with contextlib.suppress(VisavisError):
                     await self.tell(peer, {"gone": owner, "elsewhere": elsewhere})
 
@@ -217,6 +225,8 @@ class Peers:
     def note_moved(self, session: str, peer: Peer) -> None:
         """A session of ours is with a peer now."""
         self._moved[session] = peer
+        if len(self._moved) > _MOST_MOVED:
+            del self._moved[next(iter(self._moved))]
 
     def peer_with(self, session: str) -> Peer | None:
         """The gateway that has a session which was ours."""
@@ -232,14 +242,29 @@ class Peers:
         owned = _OWNED.fullmatch(session)
         if owned is not None and owned[1] != self.name:
             await self._answer(gateway_subject(owned[1]), self._tell_of_taken)
+            await self._let_go_of_names()
+
+    async def _let_go_of_names(self) -> None:
+        """Of gateways whose sessions have all ended we answer for the newest alone: who asks for
+        others is told by the bus that nobody does.
+        """
+        kept = {gateway_subject(name) for name in self._makers() | {self.name}}
+        kept.add(handover_subject(self.name))
+        for subject in [subject for subject in self._asked if subject not in kept][:-_MOST_NAMES]:
+            asked = self._asked.pop(subject)
+            self._elsewhere.pop(owner_on(subject), None)
+            with contextlib.suppress(nats.errors.Error, OSError):  # the bus is away, and forgets it
+                await asked.unsubscribe()
 
     def inherit(self, owner: str, elsewhere: dict[str, str]) -> None:
-        """A gateway is gone whose sessions are here: what is neither here nor there is nowhere.
+        """A gateway is gone: of its sessions, what is neither here nor there is nowhere. Nothing
+        where none of them was here.
 
         elsewhere: its sessions that other heirs have, and the names of these.
         """
-        self._names.add(owner)
-        self._elsewhere |= {s: heir for s, heir in elsewhere.items() if not self._has(s)}
+        if gateway_subject(owner) in self._asked:
+            there = {s: heir for s, heir in elsewhere.items() if not self._has(s)}
+            self._elsewhere[owner] = self._elsewhere.get(owner, {}) | there
 
     async def _answer(self, subject: str, told: Callable[[Msg], Awaitable[None]]) -> None:
         if subject not in self._asked:
@@ -381,7 +406,7 @@ class Peers:
             raise BusError(f"gateway {owner}: {error}") from error
 
     async def _tell_of_taken(self, message: Msg) -> None:
-        owner, session = message.subject.rpartition(".")[2], message.data.decode(errors="replace")
+        owner, session = owner_on(message.subject), message.data.decode(errors="replace")
         if not session or session.startswith(_USED_BY):
             return  # we tell by our own name what it has here
         if self._has(session):
@@ -392,8 +417,9 @@ class Peers:
 
     async def _tell_of_gone(self, message: Msg, owner: str, session: str) -> None:
         """We answer for what nobody has, so that who asks is told so."""
-        named = owner in self._names
-        if await (self._nowhere(session) if named else self._vanished(owner)):
+        elsewhere = self._elsewhere.get(owner)
+        gone = self._vanished(owner) if elsewhere is None else self._nowhere(elsewhere.get(session))
+        if await gone:
             try:
                 if await self._revived(session):
                     return  # who asks finds it there the next time
@@ -413,9 +439,8 @@ class Peers:
             log.warning("%s", error)
         return False
 
-    async def _nowhere(self, session: str) -> bool:
-        """Whether a session that is not here is with no other heir of its gateway either."""
-        heir = self._elsewhere.get(session)
+    async def _nowhere(self, heir: str | None) -> bool:
+        """Whether a session that is not here is not with the other heir of its gateway either."""
         if heir is None:
             return True
         with contextlib.suppress(VisavisError):
@@ -443,6 +468,11 @@ async def _nobody(session: str) -> str:
 def owner_of(instance: str) -> str:
     """How sessions name a gateway: the end of its instance name."""
     return instance.rpartition("-")[2]
+
+
+def owner_on(subject: str) -> str:
+    """Which gateway is asked there."""
+    return subject.rpartition(".")[2]
 
 
 def session_id(instance: str) -> str:

@@ -12,6 +12,7 @@ import httpx
 import numpy as np
 import pytest
 import pytest_asyncio
+from nats.errors import NoRespondersError
 
 from gateway.peers import handover, peers
 from gateway.peers.peers import Peer
@@ -27,7 +28,7 @@ from visavis.serving import metrics
 from visavis.serving.errors import DrainingError
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import MonotonicClock
-from visavis.wire.subjects import handover_subject
+from visavis.wire.subjects import gateway_subject, handover_subject
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HERE = {"X-Visavis-Passed-On": "1"}
@@ -425,6 +426,26 @@ async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwar
             with pytest.raises(GatewayError) as ended:
                 await client.call("GET", f"/v1/sessions/{name}")
             assert ended.value.code == "not_found"
+
+
+async def test_for_the_names_of_gateways_whose_sessions_have_ended_nobody_answers_for_ever(
+    rig: Rig, gateway: RunningGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(peers, "_MOST_NAMES", 1)
+    names = []
+    async with GatewayClient(gateway.url) as client:
+        for _ in range(3):
+            async with beside(gateway, rig) as leaving:
+                names += await made_in(leaving, 1)
+                await drain(leaving)
+            if len(names) > 1:
+                await client.call("DELETE", f"/v1/sessions/{names[-1]}")
+        assert (await client.call("GET", f"/v1/sessions/{names[0]}")).json()["id"] == names[0]
+    kept, ended, newest = (gateway_subject(name.rpartition("-")[2]) for name in names)
+    for answered in (kept, newest):
+        assert (await rig.bus.client.request(answered, b"nobody")).data
+    with pytest.raises(NoRespondersError):
+        await rig.bus.client.request(ended, b"nobody")
 
 
 async def test_neither_a_bus_that_is_away_nor_what_nobody_foresaw_ends_a_session(
