@@ -28,7 +28,7 @@ from visavis.bundles.store import profile
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import VisavisError
-from visavis.tools.stack import restarter, supervisor, tether
+from visavis.tools.stack import process, restarter, supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer, free_port
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
@@ -307,6 +307,37 @@ async def test_a_process_is_looked_after_whatever_goes_wrong_in_it(tmp_path: Pat
         first = child.pid
         child.kill()
         await until(lambda: child.pid != first and child.state is State.READY, 10)
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await child.stop()
+
+
+SAYS_MUCH_THEN_LITTLE = """
+import pathlib, sys, time
+print("much " * 1000, flush=True)
+while not pathlib.Path(sys.argv[1]).is_file():
+    time.sleep(0.01)
+while True:
+    print("little", flush=True)
+    time.sleep(0.1)
+"""
+
+
+async def test_a_log_that_has_become_long_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(process, "_LONGEST_LOG_BYTES", 4000)
+    before = tmp_path / "talker.log.1"
+    before.write_text("older")
+    command = [sys.executable, "-c", SAYS_MUCH_THEN_LITTLE, str(tmp_path / "little")]
+    child = Child("talker", command, tmp_path)
+    watching = asyncio.create_task(Restarter(child, {}, MonotonicClock()).run())
+    try:
+        await until(lambda: before.read_text() == "much " * 1000 + "\n", 10)
+        (tmp_path / "little").touch()
+        await until(lambda: child.log_tail().startswith("little"), 10)
+        assert before.stat().st_mode & 0o777 == 0o600
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,8 @@ _POLL_S = 0.05
 _SILENT_BEATS = round(10.0 / BEAT_S)
 _TAIL_BYTES = 2_000
 _PIPE_BYTES = 65_536
+_LONGEST_LOG_BYTES = 32_000_000
+"""Some ten thousand visits."""
 
 LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """Weights are read sooner in them, where the kernel gives them to who asks."""
@@ -181,6 +184,20 @@ class Child:
             self.kill()
             self._process.wait()
         self._forget_heart()
+
+    def shorten_log(self) -> None:
+        """A log that has become long begins anew; what it held lies beside it, as `….log.1`, in the
+        place of what lay there. A line that comes in that very moment may be lost.
+        """
+        with contextlib.suppress(OSError):  # as where there can be no log
+            if self.log_path.stat().st_size < _LONGEST_LOG_BYTES:
+                return
+            before = self.log_path.with_name(f"{self.log_path.name}.1")
+            with self.log_path.open("rb") as log_file, open_log(before) as kept:
+                kept.truncate(0)
+                shutil.copyfileobj(log_file, kept)
+            os.truncate(self.log_path, 0)  # it is appended to: what comes next is at its beginning
+            self._log_start_bytes = 0
 
     def log_tail(self) -> str:
         """The end of what the newest start has logged, for an error message."""

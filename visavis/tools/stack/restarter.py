@@ -102,6 +102,7 @@ class Restarter:
                 return f"ended with status {status}", status
             if beats and self.child.working:
                 self._is_ready()
+            self.child.shorten_log()
             if patient and not beats:
                 before_s, computed_s = computed_s, self.child.computed_s()
                 beats = computed_s > before_s
