@@ -23,7 +23,7 @@ from visavis.serving.errors import (
     VisavisError,
     without_addresses,
 )
-from visavis.serving.lifetime.supervision import end_tasks, told_to_end
+from visavis.serving.lifetime.supervision import end_tasks, read_whole, told_to_end
 from visavis.v1 import control_pb2
 
 log = logging.getLogger(__name__)
@@ -360,7 +360,7 @@ class StageLease:
         """Hand events on until the stream ends; why it did."""
         try:
             while True:
-                event = await call.read()
+                event = await read_whole(call.read(), call.cancel)
                 if event is grpc.aio.EOF:
                     code, details = await call.code(), await call.details()
                     if code is grpc.StatusCode.OK:

@@ -30,6 +30,7 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.serving.lease import CallLimit
+from visavis.serving.lifetime.supervision import read_whole
 from visavis.v1 import asr_pb2, control_pb2, llm_pb2, media_pb2, tts_pb2
 
 SILENCE_S = 120.0
@@ -252,7 +253,7 @@ class PlainCalls:
             try:
                 while True:
                     async with asyncio.timeout(SILENCE_S):
-                        message = await anext(messages, None)
+                        message = await read_whole(anext(messages, None), call.cancel)
                     if message is None:
                         return
                     begun = True

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from visavis.serving.lifetime import supervision
-from visavis.serving.lifetime.supervision import Keeper
+from visavis.serving.lifetime.supervision import Keeper, read_whole
 
 
 async def test_work_that_fails_or_ends_is_told_and_begins_anew(
@@ -58,3 +58,25 @@ async def test_work_that_forgets_that_it_was_cancelled_is_told_again(
     async with asyncio.timeout(30):
         await keeper.stop()
     assert told == 2
+
+
+@pytest.mark.parametrize("over", [True, False])
+async def test_a_read_that_is_given_up_ends_with_its_call_and_is_cut_off_only_else(
+    over: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervision, "_READ_ENDS_S", 30 if over else 0)
+    ended, came = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def read() -> None:
+        try:
+            await ended.wait()
+            came.set_result("over")
+        except asyncio.CancelledError:
+            came.set_result("cut off")
+
+    reading = asyncio.create_task(read_whole(read(), ended.set if over else lambda: None))
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert await came == ("over" if over else "cut off")

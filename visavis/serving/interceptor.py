@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 
 from visavis.serving import metrics
 from visavis.serving.errors import AtCapacityError, InvalidInputError, VisavisError, status_of
+from visavis.serving.lifetime.supervision import read_whole
 from visavis.serving.telemetry import traces
 from visavis.wire.clock import monotonic_ns
 
@@ -108,7 +109,7 @@ class _Requests:
         return self
 
     async def __anext__(self) -> Any:
-        return _decoded(await anext(self._requests))
+        return _decoded(await read_whole(anext(self._requests)))
 
 
 def _checked(request: Any, *, streaming: bool) -> Any:

@@ -6,16 +6,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from visavis.serving import metrics
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+
 # Long enough that work which fails at once does not fill the log.
 _PAUSE_S = 1.0
 # Longer than what any of them does to end in order.
 _TOLD_AGAIN_S = 5.0
+_READ_ENDS_S = 0.1
+"""So soon a read has ended whose call has."""
 
 
 async def end_tasks(tasks: Iterable[asyncio.Task[Any]]) -> None:
@@ -40,6 +44,22 @@ def told_to_end() -> bool:
     """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
+
+
+async def read_whole(read: Awaitable[T], end: Callable[[], object] = lambda: None) -> T:
+    """What a read of a gRPC stream comes to. Cancelled, it has the call `end` and the read with it.
+
+    Of a read that is cut off by itself grpcio keeps 100 bytes for ever. A server's end with the
+    call that its client has cancelled.
+    """
+    reading = asyncio.ensure_future(read)
+    try:
+        return await asyncio.shield(reading)
+    except asyncio.CancelledError:
+        end()
+        await asyncio.wait({reading}, timeout=_READ_ENDS_S)
+        reading.cancel()
+        raise
 
 
 class Keeper:
