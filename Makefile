@@ -41,9 +41,14 @@ test: $(VENV)/.test
 # one without windows, where there is such a package, takes two thirds of the processor's time. Beside
 # it, `apt-get install firefox-esr` has the essential conversation tried in Firefox.
 browser:
-	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable; do \
-	  if command -v $$name; then exit; fi; \
+	@for name in chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable \
+	  "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome" \
+	  /Applications/Chromium.app/Contents/MacOS/Chromium; do \
+	  if command -v "$$name"; then exit; fi; \
 	done; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "apt-get, which installs Chromium, is not here: install Google Chrome or Chromium yourself" >&2; exit 1; \
+	fi; \
 	apt-get update -qq && export DEBIAN_FRONTEND=noninteractive && \
 	{ apt-get install -y -qq chromium-headless-shell >/dev/null 2>&1 || apt-get install -y -qq chromium >/dev/null; }
 
@@ -93,6 +98,7 @@ endef
 
 $(VENV)/bin/python:
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'visavis needs Python 3.11 or newer')"
+	@$(PYTHON) -m visavis.tools.cli.systems
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: $(RUN_LOCK) pyproject.toml | $(VENV)/bin/python

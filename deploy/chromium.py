@@ -11,8 +11,10 @@ _NAMES = (
     "chromium-browser",
     "google-chrome",
     "google-chrome-stable",
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
-NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root)"
+NO_CHROMIUM = "no Chromium: `make browser` installs it (needs root), or says what to do"
 
 
 def find_chromium() -> str | None:

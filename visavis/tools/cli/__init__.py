@@ -1,5 +1,6 @@
 """The `visavis` command.
 
+- `systems`: on which it runs, told before anything else is imported
 - `leaving`: Ctrl-C while a command is being imported
 - `main`: every command, mounted
 - `up`: `visavis up`, the whole stack and its table
