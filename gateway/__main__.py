@@ -19,6 +19,7 @@ from gateway.edge.tls import open_tls
 from gateway.peers.server import DrainingServer, listen
 from gateway.settings import GatewaySettings, check_exposure
 from visavis.serving.errors import VisavisError, exit_with
+from visavis.serving.lifetime.open_files import allow_many
 from visavis.serving.logs import configure_logging
 from visavis.serving.settings import load_settings
 
@@ -35,6 +36,7 @@ def serve(argv: Sequence[str], *, prog: str, run: Run = DrainingServer.run) -> N
     check_exposure(settings)
     _ = settings.ice  # a secret that cannot be read is told now, not to the first visitor
     configure_logging("gateway", settings.log_level)
+    allow_many()
     tls = open_tls(settings)
     with contextlib.closing(listen(settings)) as listening:
         app = create_app(settings, listening.address, tls)

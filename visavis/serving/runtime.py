@@ -33,6 +33,7 @@ from visavis.serving.interceptor import ErrorInterceptor
 from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.serving.lifetime.heartbeat import Heartbeat
+from visavis.serving.lifetime.open_files import allow_many
 from visavis.serving.lifetime.starting import report_starting
 from visavis.serving.lifetime.supervision import cancelled_at_last, end_tasks, ends_unless
 from visavis.serving.logs import configure_logging
@@ -124,6 +125,7 @@ def main(
             prog=f"python -m services.{name}",
         )
         configure_logging(name, settings.log_level)
+        allow_many()
         instance = instance_of(settings.label or name)
         start_tracing(name, instance)
         try:

@@ -19,6 +19,7 @@ from typer.core import TyperGroup
 
 from visavis.client.errors import GatewayError, NoGatewayError
 from visavis.serving.errors import VisavisError
+from visavis.serving.lifetime.open_files import allow_many
 from visavis.tools.cli.leaving import INTERRUPTED, leaving_at_once
 
 _BENCHMARKS = {
@@ -141,6 +142,7 @@ def main() -> None:
     """Run the command; an error that we know ends in one line and status 1, Ctrl-C in 130."""
     if isinstance(sys.stdout, TextIOWrapper):  # an answer may hold what the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
+    allow_many()
     if threading.current_thread() is threading.main_thread():
         # A supervisor ends it so, and it tidies up as it does for Ctrl-C.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
