@@ -111,7 +111,7 @@ for name in "${groups[@]:1}"; do # the types' have been shown
   echo
   echo "== what $name found"
   # Without the progress, which has been shown, too.
-  sed '1,/\[100%\]\|^=* FAILURES =\|^=* ERRORS =\|^!!* /{/^=* FAILURES =\|^=* ERRORS =\|^!!* /!d}' \
+  sed -E '1,/\[100%\]|^=* (FAILURES|ERRORS) =|^!!* /{/^=* (FAILURES|ERRORS) =|^!!* /!d;}' \
     "$logs/$name.log" 2>/dev/null || true
 done
 

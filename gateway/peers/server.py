@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from gateway.edge.server import server_config
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
-from visavis.serving.addresses import in_address
+from visavis.serving.addresses import SHARES_PORTS, in_address
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain
@@ -52,7 +52,7 @@ def listen(settings: GatewaySettings) -> Listening:
 
     Raises SettingsError where this system cannot share a port, VisavisError where it is taken.
     """
-    if settings.share_port and not hasattr(socket, "SO_REUSEPORT"):
+    if settings.share_port and not SHARES_PORTS:
         raise SettingsError("share_port: this system cannot share a port between processes")
     sockets = _bound(settings.host, settings.port, shared=settings.share_port)
     own, shared = sockets, 0

@@ -7,6 +7,7 @@
 - `schedule`: which pictures are made next.
 - `studio`: what is loaded once and serves every session.
 - `kept_loops`: idle life that was drawn, on disk until the next start.
+- `limits`: what a process may take that opens a stranger's file.
 - `compiled`: a command that compiles what draws, ahead of the service.
 
 `lips/` say what the mouth does, `life/` what the rest of the face does, `avatar/` is what a face is

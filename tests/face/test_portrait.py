@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
+from services.face.avatar.making import decoding
 from services.face.avatar.making.decoding import (
     MAX_IMAGE_BYTES,
     Decoder,
@@ -94,6 +95,30 @@ async def test_a_picture_that_takes_too_long_is_given_up() -> None:
     # Less than any processor takes to begin.
     with pytest.raises(InvalidInputError, match=r"more than 0\.001 s .* save it anew"):
         await Decoder(0.001).decode(encoded(portrait()), Reading.COLOUR)
+
+
+AS_ON_MACOS = """
+import resource
+
+setrlimit = resource.setrlimit
+
+def refuses(which, limits):
+    if which == resource.RLIMIT_AS:
+        raise ValueError("current limit exceeds maximum limit")
+    setrlimit(which, limits)
+
+resource.setrlimit = refuses
+"""
+
+
+async def test_a_system_that_bounds_no_memory_reads_pictures(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(AS_ON_MACOS)
+    places = f"{tmp_path}:{Path(__file__).parents[2]}"
+    monkeypatch.setitem(decoding._ENVIRON, "PYTHONPATH", places)
+    read = await Decoder(10).decode(encoded(portrait()), Reading.COLOUR)
+    assert read.ndim == 3
 
 
 async def test_exif_orientation_is_respected() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import psutil
 import pytest
 
 from tests.fakes import ManualClock
@@ -20,6 +21,7 @@ from tests.serving.simulated_machine import (
     knee,
     outcome,
 )
+from visavis.serving.admission import probes
 from visavis.serving.admission.admission import Admission, Neighbour
 from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.admission.prediction import (
@@ -30,7 +32,7 @@ from visavis.serving.admission.prediction import (
     share_of_allowed,
     stretch_of,
 )
-from visavis.serving.admission.probes import Usage, free_memory_bytes, usage
+from visavis.serving.admission.probes import Usage, free_memory_bytes, memory_bytes, usage
 
 LLM = Assumed(units_per_s=0.08, unit_cost_s=0.3, cores=0.04)
 FACE = Assumed(units_per_s=7.5, unit_cost_s=0.005, cores=0.03)
@@ -209,6 +211,14 @@ def test_files_that_were_read_leave_a_container_its_memory(tmp_path: Path) -> No
         (tmp_path / f"memory.{name}").write_text(f"{value}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {files}\nactive_file 7\n")
     assert free_memory_bytes(tmp_path) == (1 << 20) + files
+
+
+def test_without_proc_memory_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = memory_bytes()
+    for file in ("_STATM", "_MEMORY"):
+        monkeypatch.setattr(probes, file, tmp_path / "none")
+    assert 0.5 < memory_bytes() / told < 2.0
+    assert 0 < free_memory_bytes(tmp_path) < psutil.virtual_memory().total
 
 
 def test_the_kernel_tells_what_this_process_used() -> None:

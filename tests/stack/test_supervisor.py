@@ -66,6 +66,16 @@ async def test_port_or_host_that_will_not_do_is_named_before_anything_starts(
     assert not any(tmp_path.iterdir())  # noqa: ASYNC240  # nobody else runs on this loop
 
 
+async def test_where_no_port_is_shared_one_gateway_is_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SHARES_PORTS", False)
+    with pytest.raises(VisavisError, match="several gateways need Linux"):
+        await Stack(StackOptions(log_dir=tmp_path, replicas={"gateway": 2})).__aenter__()
+    with pytest.raises(VisavisError, match="gateway cannot be restarted beside"):
+        await Stack(StackOptions(log_dir=tmp_path)).start_spare("gateway")
+
+
 async def test_a_port_is_taken_from_when_its_stack_begins(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

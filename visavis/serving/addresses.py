@@ -1,11 +1,17 @@
-"""Under which addresses this machine is reached by others."""
+"""Under which addresses this machine is reached by others, and whether processes share a port."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 
 import psutil
+
+SHARES_PORTS = sys.platform == "linux"
+"""Whether several processes that listen on one port each have a part of its connections. Elsewhere
+a port can be bound so, too, and one of them has all: on macOS even one that does not listen yet.
+"""
 
 # Documentation's own network (RFC 5737): nothing is sent there, only a way to it is looked up.
 _ELSEWHERE = {socket.AF_INET: ("192.0.2.1", 9), socket.AF_INET6: ("2001:db8::1", 9)}

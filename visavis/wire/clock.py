@@ -6,6 +6,8 @@ does the work of many, one second of theirs after the other.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import functools
 import os
 import secrets
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_BOOT_ID_ON_MACOS = b"kern.bootsessionuuid"
 _TIME_NAMESPACE = Path("/proc/self/ns/time")
 
 
@@ -84,17 +87,28 @@ class MonotonicClock:
         return time.monotonic() / _dilation
 
 
+def _boot_id() -> str:
+    """The same for all processes until the machine is started anew; drawn where it tells none."""
+    with contextlib.suppress(OSError):
+        return _BOOT_ID.read_text("ascii").strip()
+    told = ctypes.create_string_buffer(64)
+    size = ctypes.c_size_t(len(told))
+    with contextlib.suppress(AttributeError, TypeError):  # a C library without this call, or none
+        ask = ctypes.CDLL(None).sysctlbyname
+        if ask(_BOOT_ID_ON_MACOS, told, ctypes.byref(size), None, ctypes.c_size_t(0)) == 0:
+            return told.value.decode("ascii")
+    return secrets.token_hex(16)
+
+
 @functools.cache
 def clock_id() -> int:
     """Names this process's monotonic clock, 1 to 2^32 - 1.
 
     On Linux all processes of one boot and one time namespace share a clock, containers
-    included. Elsewhere nothing says so, and each process counts as having its own.
+    included; on macOS all of one boot. Elsewhere nothing says so, and each process counts as
+    having its own.
     """
-    try:
-        boot = _BOOT_ID.read_text("ascii").strip()
-    except OSError:
-        boot = secrets.token_hex(16)
+    boot = _boot_id()
     namespace = os.readlink(_TIME_NAMESPACE) if _TIME_NAMESPACE.exists() else ""
     slower = f" {_dilation:g}" if _dilation != 1.0 else ""
     return zlib.crc32(f"{boot} {namespace}{slower}".encode()) or 1

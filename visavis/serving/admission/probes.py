@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -97,6 +98,14 @@ def memory_bytes() -> int:
     try:
         return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
+        return _told_otherwise(lambda: psutil.Process().memory_info().rss)
+
+
+def _told_otherwise(ask: Callable[[], int]) -> int:
+    """On a system without /proc, such as macOS; 0 where it does not tell."""
+    try:
+        return int(ask())
+    except (OSError, psutil.Error):
         return 0
 
 
@@ -111,7 +120,7 @@ def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
             if line.startswith("MemAvailable:"):
                 free = int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
-        return 0
+        return _told_otherwise(lambda: psutil.virtual_memory().available)
     try:
         limit = int((cgroup / "memory.max").read_text("ascii"))
         used = int((cgroup / "memory.current").read_text("ascii"))

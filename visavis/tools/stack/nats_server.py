@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from visavis.serving.addresses import SHARES_PORTS
 from visavis.serving.errors import BusError, VisavisError
 from visavis.tools.stack.process import Child, State
 
@@ -68,8 +69,9 @@ def hold_port(host: str, port: int) -> list[socket.socket]:
 
     None where this system cannot share one, or old connections of somebody else linger.
     """
-    with contextlib.suppress(AttributeError, OSError):
-        return _bound(host, port, socket.SO_REUSEPORT)
+    if SHARES_PORTS:
+        with contextlib.suppress(OSError):
+            return _bound(host, port, socket.SO_REUSEPORT)
     return []
 
 

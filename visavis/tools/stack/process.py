@@ -243,6 +243,9 @@ class Child:
 
 async def _may_have_ended(pid: int) -> None:
     """Return once that child has ended or, where no kernel tells, after a moment."""
+    if sys.platform != "linux":
+        await asyncio.sleep(_POLL_S)
+        return
     try:
         told = os.pidfd_open(pid)
     except (AttributeError, OSError):

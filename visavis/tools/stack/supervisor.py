@@ -19,6 +19,7 @@ from typing import Self
 import httpx
 
 from visavis.serving.addresses import (
+    SHARES_PORTS,
     in_address,
     is_every_address,
     is_loopback,
@@ -184,7 +185,7 @@ class Stack:
                 self._add(name, service, [f"services.{service}"], ["--label", name])
         listen = ["--host", self.options.host, "--port", str(self.port)]
         gateways = self._names(GATEWAY)
-        if len(gateways) > 1 or hasattr(socket, "SO_REUSEPORT"):
+        if SHARES_PORTS:
             listen += ["--share-port", "true"]  # with the one that takes its place, if one alone
         for name in gateways:
             self._add(name, GATEWAY, [GATEWAY], [*listen, "--label", name])
@@ -230,6 +231,11 @@ class Stack:
 
     def _check_options(self) -> None:
         """Before anything is started. Raises VisavisError."""
+        if not SHARES_PORTS and len(self._names(GATEWAY)) > 1:
+            raise VisavisError(
+                "several gateways need Linux: they share one port, which this system does not "
+                "spread over processes"
+            )
         check_listening(self.options.host, self.port)
         self._held = hold_port(self.options.host, self.port)
         check_log_dir(self.options.log_dir)
@@ -357,8 +363,14 @@ class Stack:
 
         Raises VisavisError where it does not become ready; nothing of it remains then.
         """
+        is_gateway = name in self._names(GATEWAY)  # these share their port from the beginning
+        if is_gateway and not SHARES_PORTS:
+            raise VisavisError(
+                f"{name} cannot be restarted beside the one that runs: this system lets no two "
+                "processes share its port"
+            )
         module, flags = self._commands[name]
-        if name not in self._names(GATEWAY):  # these share their port from the beginning
+        if not is_gateway:
             flags = [*flags, "--takes-over", "true"]
         spare = python_child(name, module, flags, self.options.log_dir)
         spare.name = f"{name} (new)"

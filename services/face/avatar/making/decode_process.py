@@ -1,18 +1,19 @@
 """The process that decodes one uploaded picture, so that it can be ended at any moment.
 
 Reads the picture from stdin and writes its pixels to stdout in NumPy's own format. Exit status 1:
-it cannot be decoded. Imports nothing of ours: it starts for every upload.
+it cannot be decoded. Imports next to nothing of ours: it starts for every upload.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
 from typing import Any
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from services.face.limits import take_no_more
 
 MEMORY_BYTES = 4 << 30
 _ROWS = 64
@@ -23,9 +24,7 @@ def main(flags: int, cpu_s: int) -> int:
     """`flags` of cv2.imdecode. Ended by the kernel after `cpu_s` of work, whatever its parent
     does.
     """
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    take_no_more(cpu_s, MEMORY_BYTES)
     cv2.setNumThreads(1)
     content = np.frombuffer(sys.stdin.buffer.read(), np.uint8)
     try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import resource
 import subprocess
 import sys
 
@@ -20,6 +19,7 @@ import cv2
 from services.face.engines.head.bundle import read_bundle, unpack_bundle
 from services.face.engines.head.framing import framed
 from services.face.engines.head.model import model_of
+from services.face.limits import take_no_more
 from visavis.serving.errors import InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -72,9 +72,7 @@ def check(packed: bytes, limit_s: float) -> tuple[str, ...]:
 
 def main(limit_s: int) -> int:
     """Ended by the kernel after `limit_s` of work, whatever its parent does."""
-    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    take_no_more(limit_s, _MEMORY_BYTES)
     cv2.setNumThreads(1)
     try:
         bundle = read_bundle(framed(unpack_bundle(sys.stdin.buffer.read())))
