@@ -446,6 +446,18 @@ def test_a_guard_ends_its_command_with_whoever_holds_its_leash(tmp_path: Path) -
         assert guard.wait(10) != 0
 
 
+def test_a_bus_is_found_behind_a_guard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for module in (tether, process):
+        monkeypatch.setattr(module, "WAY", "guard")
+    with NatsServer(tmp_path) as nats:
+        port = nats.process.port
+        nats.restart()
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            assert client.recv(5) == b"INFO "
+    with pytest.raises(OSError):
+        socket.create_connection(("127.0.0.1", port))
+
+
 async def test_a_service_whose_bus_is_gone_ends_soon_when_told_to(tmp_path: Path) -> None:
     with NatsServer(tmp_path) as nats:
         flags = ["--profile", "tiny", "--nats-url", nats.url]

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+import psutil
+
 from visavis.serving.addresses import SHARES_PORTS
 from visavis.serving.errors import BusError, VisavisError
 from visavis.tools.stack.process import Child, State
@@ -138,8 +140,11 @@ class NatsProcess(Child):
         return command
 
     def ports_file(self) -> Path:
-        """Written at the first start once it listens, removed when it ends."""
-        return self.log_path.parent / f"{nats_server_binary().name}_{self.pid}.ports"
+        """Written at the first start once it listens, removed when it ends.
+
+        Raises psutil.Error or LookupError where it does not run, or not yet.
+        """
+        return self.log_path.parent / f"{nats_server_binary().name}_{self.started().pid}.ports"
 
     async def beats(self) -> bool:
         """Whether it greets a client: one that is frozen lets it connect and says nothing."""
@@ -192,7 +197,10 @@ class NatsServer:
     def _listening(self) -> bool:
         if self.process.port:
             return _greets(self.process.port)
-        ports = self.process.ports_file()
+        try:
+            ports = self.process.ports_file()
+        except (psutil.Error, LookupError):
+            return False
         self.process.port = _port_in(ports, "nats")
         if self.process.monitored:
             self.process.monitoring_url = f"http://127.0.0.1:{_port_in(ports, 'monitoring')}"

@@ -93,7 +93,7 @@ class Child:
     def start(self, environ: Mapping[str, str] | None = None) -> None:
         """Start the process; it is not ready before it says so. Raises OSError."""
         self.state, self.working = State.STARTING, False
-        self._forget_heart()
+        self._let_go()
         self._heart, beating = os.pipe()
         os.set_blocking(self._heart, False)
         try:
@@ -142,7 +142,7 @@ class Child:
         others have, to import or compile takes minutes, in which it beats seldom or not at all.
         """
         with contextlib.suppress(psutil.Error, LookupError):
-            times = self._started().cpu_times()
+            times = self.started().cpu_times()
             return float(times.user + times.system)
         return 0.0
 
@@ -183,7 +183,7 @@ class Child:
             log.warning("%s did not end when it was told to; it is killed", self.name)
             self.kill()
             self._process.wait()
-        self._forget_heart()
+        self._let_go()
 
     def shorten_log(self) -> None:
         """A log that has become long begins anew; what it held lies beside it, as `….log.1`, in the
@@ -216,10 +216,13 @@ class Child:
         """To the command alone: what it has started is of use until it ends."""
         if self.runs():
             with contextlib.suppress(psutil.Error, LookupError, ProcessLookupError):
-                self._started().send_signal(number)
+                self.started().send_signal(number)
 
-    def _started(self) -> psutil.Process:
-        """The command's own process. Raises psutil.Error or LookupError where it has gone."""
+    def started(self) -> psutil.Process:
+        """The command's own process, which a guard has beside itself.
+
+        Raises psutil.Error or LookupError where it has gone, or a guard has not begun it.
+        """
         assert self._process is not None, "not started"
         process = psutil.Process(self._process.pid)
         return process.children()[0] if WAY == "guard" else process
@@ -235,10 +238,13 @@ class Child:
         self._log_start_bytes = file.tell()
         return file
 
-    def _forget_heart(self) -> None:
+    def _let_go(self) -> None:
+        """Of what ties a process that has ended to us: its heart, a guard's leash."""
         if self._heart is not None:
             os.close(self._heart)
             self._heart = None
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
 
 
 async def _may_have_ended(pid: int) -> None:
