@@ -71,6 +71,24 @@ def text_of(deltas: list[Delta]) -> str:
     return "".join(delta.text for delta in deltas)
 
 
+async def test_on_the_cpu_a_gpu_is_left_alone(
+    model_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Builds for Macs always find one."""
+    given = []
+
+    def refuse(params: xllamacpp.CommonParams) -> None:
+        given.append((params.n_gpu_layers, params.no_op_offload))
+        raise RuntimeError("seen")
+
+    monkeypatch.setattr(xllamacpp, "Server", refuse)
+    backend = backend_of(model_file)
+    with pytest.raises(EngineLoadError):
+        await backend.load()
+    await backend.close()
+    assert given == [(0, True)]
+
+
 async def test_an_answer_streams_and_is_the_same_where_the_same_is_cached(
     real: LlamaCppBackend,
 ) -> None:

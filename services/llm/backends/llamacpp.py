@@ -242,6 +242,9 @@ class LlamaCppBackend:
             # rounded otherwise for it.
             disabled = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
             params.flash_attn_type = disabled
+            # Else a build that finds a GPU, as each for a Mac does, has weights carried there for
+            # every 32 tokens of a prompt.
+            params.no_op_offload = True
         for cpu in (params.cpuparams, params.cpuparams_batch):
             cpu.n_threads = self._threads
             cpu.poll = 0  # Sleep, not spin, between two steps.
