@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeAlias, cast
 
+import psutil
 import typer
 from rich.console import Console
 from rich.live import Live
@@ -37,7 +38,14 @@ from visavis.tools.stack.control import (
 )
 from visavis.tools.stack.keys import write_keys
 from visavis.tools.stack.nats_server import check_listening
-from visavis.tools.stack.process import State, log_dir, memory_bytes, open_log, python_child
+from visavis.tools.stack.process import (
+    Child,
+    State,
+    log_dir,
+    memory_bytes,
+    open_log,
+    python_child,
+)
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import (
     GATEWAY,
@@ -494,6 +502,14 @@ def address_of(replica: Replica) -> str:
     return f"{replica.scheme}://{replica.http_address}"
 
 
+def _pid_of(child: Child) -> str:
+    """The command's own: whoever sends a signal there means it, and no guard."""
+    if child.runs():
+        with contextlib.suppress(psutil.Error, LookupError):
+            return str(child.started().pid)
+    return ""
+
+
 def _table(stack: Stack) -> Table:
     table = Table("process", "", "address", "device", "pid", box=None)
     table.add_column("memory", justify="right")
@@ -508,7 +524,7 @@ def _table(stack: Stack) -> Table:
             f"[{_COLOURS[child.state]}]{child.state}[/]",
             address,
             placed(replica) if replica else "",
-            str(child.pid or ""),
+            _pid_of(child),
             f"{sizes_bytes[child.name] / 2**20:.0f} MiB",
         )
     total_bytes = sum(sizes_bytes.values())

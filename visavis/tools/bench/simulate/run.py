@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
-import psutil
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
@@ -128,8 +127,8 @@ class Observer:
             return {}
         found = {}
         for child in self._stack.processes:
-            if child.pid is not None:
-                found[child.name] = psutil.Process(child.pid).num_fds()
+            if child.runs():
+                found[child.name] = child.started().num_fds()
         return found
 
 
