@@ -44,7 +44,8 @@ class GatewaySettings(Settings):
     share_port: bool = Field(
         False,
         description="Several gateways of this machine listen on the port, and the system spreads "
-        "connections over them; each has a second port of its own for the others and for metrics",
+        "connections over them (Linux alone); each has a second port of its own for the others and "
+        "for metrics",
     )
     advertise: str = Field(
         "",
