@@ -36,11 +36,14 @@ _NOT_GIVEN = ("", "0", "f", "false", "n", "no", "off")
 
 def serve(flags: Sequence[str]) -> None:
     """Become the service: signals are its own."""
+    from visavis.large_pages import large_pages
+
     service = os.environ["SERVICE"]
     module = "gateway" if service == "gateway" else f"services.{service}"
     if compiled := os.environ.get("NUMBA_CACHE_DIR"):
         os.environ["NUMBA_CACHE_DIR"] = str(Path(compiled) / processor(_CPUINFO.read_text()))
-    os.execv(sys.executable, [sys.executable, "-m", module, *flags])
+    command = [sys.executable, "-m", module, *flags]
+    os.execve(sys.executable, command, large_pages() | os.environ)
 
 
 def processor(cpuinfo: str) -> str:

@@ -14,4 +14,5 @@
 `voice_bytes`: a voice as bytes while it is spoken, plain or compressed, and a file as samples.
 `mp4`: a video file of pictures that are already encoded and sound.
 `whole_file`: files that are there whole or not at all.
+`large_pages`: memory of a process in large pages.
 """

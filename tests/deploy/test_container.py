@@ -5,12 +5,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
-from deploy.container import BUCKETS_MADE, processor
+from deploy.container import BUCKETS_MADE, processor, serve
 from tests.deploy.test_kubernetes import of_kind
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
@@ -25,6 +25,15 @@ cpu family\t: 6
 model\t\t: 106
 cpu MHz\t\t: 2596.130
 flags\t\t: fpu avx2 avx512f
+"""
+ON_ARM = """processor\t: 0
+BogoMIPS\t: 108.00
+Features\t: fp asimd asimddp
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU variant\t: 0x4
+CPU part\t: 0xd0b
+CPU revision\t: 1
 """
 
 
@@ -78,10 +87,40 @@ async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
     assert await asyncio.to_thread(seeing_to_it.wait, 10) == 0
 
 
-def test_processors_of_a_kind_have_one_name() -> None:
+@pytest.mark.parametrize(
+    ("told", "differently", "fewer", "other"),
+    [
+        (CPUINFO, ("2596", "1400"), " avx512f", ("106", "85")),
+        (ON_ARM, ("108.00", "48.00"), " asimddp", ("0xd0b", "0xd40")),
+    ],
+    ids=["x86", "arm"],
+)
+def test_processors_of_a_kind_have_one_name(
+    told: str, differently: tuple[str, str], fewer: str, other: tuple[str, str]
+) -> None:
     """However fast they run, and however many there are; another kind has another."""
-    name = processor(CPUINFO)
-    other = CPUINFO.replace("2596", "1400").replace("processor\t: 0", "processor\t: 1")
-    assert processor(other) == processor(f"{CPUINFO}\n{other}") == name
-    assert processor(CPUINFO.replace(" avx512f", "")) != name
-    assert processor(CPUINFO.replace("106", "85")) != name
+    name = processor(told)
+    second = told.replace(*differently).replace("processor\t: 0", "processor\t: 1")
+    assert processor(second) == processor(f"{told}\n{second}") == name
+    assert processor(told.replace(fewer, "")) != name
+    assert processor(told.replace(*other)) != name
+
+
+@pytest.mark.parametrize(
+    ("page_bytes", "given", "told"),
+    [
+        (4096, {}, "glibc.malloc.hugetlb=1"),
+        (65_536, {}, None),
+        (4096, {"GLIBC_TUNABLES": "glibc.malloc.check=1"}, "glibc.malloc.check=1"),
+    ],
+)
+def test_a_service_asks_for_large_pages_where_they_are_of_two_megabytes(
+    page_bytes: int, given: dict[str, str], told: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With small ones of 64 KiB they have 512, and every heap would."""
+    started: list[Mapping[str, str]] = []
+    monkeypatch.setattr("os.execve", lambda program, command, env: started.append(env))
+    monkeypatch.setattr("mmap.PAGESIZE", page_bytes)
+    monkeypatch.setattr("os.environ", {"SERVICE": "llm", **given})
+    serve([])
+    assert started[0].get("GLIBC_TUNABLES") == told

@@ -50,6 +50,7 @@ from visavis.bundles.gguf.prepared import laid_out_file
 from visavis.bundles.moonshine_eight_bit import graph_to_load
 from visavis.bundles.store import bundle_path
 from visavis.client import GatewayClient
+from visavis.large_pages import large_pages
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.tools.bench.barge_in import LONG_QUESTIONS, BargeInBench, Interruption
@@ -75,7 +76,7 @@ from visavis.tools.cli.models import pull_missing, pull_profile
 from visavis.tools.cli.up import stack_arguments
 from visavis.tools.output import check_output, write_json
 from visavis.tools.shown import output_console
-from visavis.tools.stack.process import LARGE_PAGES, log_dir
+from visavis.tools.stack.process import log_dir
 from visavis.tools.stack.supervisor import Stack, StackOptions
 
 PROFILES = {"smollm2-135m": "tiny", "qwen2.5-coder-0.5b-instruct": "default"}
@@ -366,7 +367,7 @@ def agent_environment() -> dict[str, str]:
     """What an agent's process is told; one thread a network and large pages, as our own stack's
     processes."""
     kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    return {**kept, **LARGE_PAGES, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    return {**kept, **large_pages(), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
 
 
 def ours_file(model: str) -> Path:

@@ -17,6 +17,7 @@ from typing import IO, BinaryIO
 
 import psutil
 
+from visavis.large_pages import large_pages
 from visavis.serving.lifetime.heartbeat import BEAT_S, FD_VARIABLE, WORKING
 from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.serving.trust import state_root
@@ -32,8 +33,6 @@ _PIPE_BYTES = 65_536
 _LONGEST_LOG_BYTES = 32_000_000
 """Some ten thousand visits."""
 
-LARGE_PAGES = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-"""Weights are read sooner in them, where the kernel gives them to who asks."""
 # Five processes share one machine: numpy must not start a thread for each core in each
 # of them, and glibc must give memory back rather than keep an arena for each thread.
 _SHARED_MACHINE = {
@@ -42,7 +41,7 @@ _SHARED_MACHINE = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_TRIM_THRESHOLD_": "131072",
     "MALLOC_MMAP_THRESHOLD_": "1048576",
-    **LARGE_PAGES,
+    **large_pages(),
 }
 
 
