@@ -72,10 +72,18 @@ def test_rtx_refuses_gpus_that_it_does_not_run_on_before_it_compiles(real_rtx: A
             resolve_target(real_rtx, devices=both, **choice)
 
 
+def test_a_plan_is_of_a_compiler_and_of_the_processor_that_it_is_built_for(
+    without_capabilities: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Grace Hopper and an H100 have GPUs of one kind."""
+    for machine, told in (("x86_64", "tensorrt 11.4.0"), ("aarch64", "tensorrt 11.4.0 aarch64")):
+        monkeypatch.setattr("platform.machine", lambda machine=machine: machine)
+        assert flavour_of(without_capabilities) == told
+
+
 def test_tensorrt_compiles_on_the_gpu_that_it_compiles_for(without_capabilities: Any) -> None:
     trt = without_capabilities
     assert not is_rtx(trt)
-    assert flavour_of(trt) == "tensorrt 11.4.0"
     assert resolve_target(trt, devices=both) == Target("NVIDIA L4 sm_89", (), "cuda:0")
     hopper = Target("NVIDIA H200 sm_90", (), "cuda:1")
     assert resolve_target(trt, target="sm_90", devices=both) == hopper

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import platform
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -70,8 +71,12 @@ def load_flavour(name: str) -> Any:
 
 
 def flavour_of(trt: Any) -> str:
-    """Name and version of the compiler, as it stands in cache keys."""
-    return f"{trt.__name__} {trt.__version__}"
+    """Name and version of the compiler, as it stands in cache keys, and the processor it is built
+    for unless that is x86-64: plans hold what runs there as well, and machines may share a folder.
+    """
+    machine = platform.machine().lower()
+    built_for = "" if machine in ("x86_64", "amd64") else f" {machine}"
+    return f"{trt.__name__} {trt.__version__}{built_for}"
 
 
 def is_rtx(trt: Any) -> bool:
