@@ -30,7 +30,10 @@ OLDEST_PYTHON = (3, 11)
 ENOUGH_MEMORY_BYTES = 3 << 30
 EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
 CODECS = {"libx264": "H.264 video", "libvpx": "VP8 video", "aac": "recordings", "libopus": "voice"}
-_TELLING_CPU_FLAGS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimd")
+_TELLING_CPU_FLAGS = (
+    *("avx2", "fma", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8"),
+    *("asimd", "asimddp", "i8mm", "sve"),  # of Arm: NEON, products of bytes, of their matrices, SVE
+)
 _ASK_TIMEOUT_S = 10
 
 

@@ -52,7 +52,10 @@ def summarise(values: Iterable[float | None]) -> Summary | None:
 
 
 SCHEMA = 1
-_VECTORS = ("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "avx", "i8mm", "asimd")
+_VECTORS = (
+    *("amx_int8", "avx512_vnni", "avx_vnni", "avx512f", "avx2", "avx"),
+    *("i8mm", "asimddp", "asimd"),
+)
 _ENGINE = ("model", "file", "backend", "device")
 _SORTED, _SORTS = 1_000_000, 9
 
