@@ -1,4 +1,4 @@
-# visavis: `make run` talks, `make test` proves. Needs Python >= 3.11, pip and make.
+# visavis: `make run` talks, `make test` proves. Needs Python 3.11 to 3.14 and make.
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -96,10 +96,16 @@ define install
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 endef
 
+# Where the Python that it was made of is gone, as after an upgrade of the system: all anew.
+ifeq ($(shell test -x $(BIN)/python || echo gone),gone)
+.PHONY: $(VENV)/.run $(VENV)/.test
+endif
+
 $(VENV)/bin/python:
-	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'visavis needs Python 3.11 or newer')"
-	@$(PYTHON) -m visavis.tools.cli.systems
-	$(PYTHON) -m venv $(VENV)
+	@command -v $(PYTHON) >/dev/null || { echo "There is no $(PYTHON) here: install Python, or make run PYTHON=PATH"; exit 1; }
+	@$(PYTHON) requirements/check_python.py && $(PYTHON) -m visavis.tools.cli.systems
+	@rm -f $(BIN)/python*
+	$(PYTHON) -m venv $(VENV) || { rm -f $@; exit 1; }
 
 $(VENV)/.run: $(RUN_LOCK) pyproject.toml | $(VENV)/bin/python
 	$(call install,$(RUN_LOCK))

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -71,6 +72,38 @@ def test_what_is_installed_has_every_file() -> None:
         for file in (ROOT / package).glob(pattern)
     }
     assert sorted(files - named) == []
+
+
+def test_the_pages_name_the_pythons_for_which_it_is_packaged() -> None:
+    told = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    oldest, beyond = re.findall(r"3\.(\d+)", told["project"]["requires-python"])
+    named = f"3.{oldest} to 3.{int(beyond) - 1}"
+    for page in ("README.md", "Makefile", "docs/machines.md"):
+        assert f"Python {named}" in (ROOT / page).read_text(encoding="utf-8"), page
+
+
+@pytest.mark.parametrize(
+    ("version", "kind", "lacking", "others", "said"),
+    [
+        ((3, 11), "", [], [], r"^$"),
+        ((3, 14), "", [], [], r"^$"),
+        ((3, 10), "", [], ["python3.12"], r"this one is 3\.10\. .*run PYTHON=python3\.12$"),
+        ((3, 15), "", ["libgomp1"], [], r"3\.11 to 3\.14, .* is 3\.15\. Install python3\.14"),
+        ((3, 14), "free-threaded", [], [], r"this one is 3\.14, free-threaded\. Install"),
+        (
+            (3, 13),
+            "",
+            ["python3.13-venv", "libgomp1"],
+            [],
+            r"apt install python3\.13-venv libgomp1$",
+        ),
+    ],
+)
+def test_make_tells_what_a_machine_lacks(
+    version: tuple[int, int], kind: str, lacking: list[str], others: list[str], said: str
+) -> None:
+    check = runpy.run_path(str(ROOT / "requirements" / "check_python.py"))
+    assert re.search(said, check["complaint"](version, kind, lacking, others))
 
 
 KIT = ("visavis/wire", "visavis/serving", "visavis/engine")

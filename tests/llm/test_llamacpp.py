@@ -6,6 +6,7 @@ Real weights are read where it counts what is written; else the first layers of 
 import asyncio
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -339,6 +340,18 @@ async def test_what_is_not_a_model_is_refused(
         model_file.write_bytes(content)
     backend = backend_of(model_file)
     with pytest.raises(EngineLoadError, match=complaint):
+        await backend.load()
+    await backend.close()
+
+
+async def test_a_library_that_the_system_lacks_is_named(
+    model_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "xllamacpp.py").write_text("raise ImportError('libgomp.so.1: no such file')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    backend = backend_of(model_file)
+    with pytest.raises(EngineLoadError, match=r"libgomp\.so\.1.*visavis doctor"):
         await backend.load()
     await backend.close()
 

@@ -219,7 +219,12 @@ class LlamaCppBackend:
     def _open_server(self) -> Any:
         # Read by the OpenMP runtime as it is loaded, with the next line.
         os.environ.setdefault("GOMP_SPINCOUNT", _SPIN_COUNT)
-        import xllamacpp
+        try:
+            import xllamacpp
+        except ImportError as error:  # of a library of the system, mostly
+            raise EngineLoadError(
+                f"llama.cpp cannot be loaded: {error}; `visavis doctor` says what to install"
+            ) from error
 
         if self.slots > _MOST_SLOTS:
             raise EngineLoadError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import socket
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -77,6 +78,33 @@ def test_a_package_that_lacks_is_named_under_each_extra_that_needs_it(
     assert found(findings, "extra asr").level is Level.WRONG
     assert "aiortc is 0.1, needed " in found(findings, "extra gateway").detail
     assert found(findings, "extra llm").level is Level.OK
+
+
+def test_a_library_that_the_system_lacks_is_to_be_installed_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    said = "libgomp.so.1: cannot open shared object file: No such file or directory"
+    (tmp_path / "xllamacpp.py").write_text(f"raise ImportError({said!r})")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "xllamacpp", raising=False)
+    model = found(doctor_checks.check_engines(), "xllamacpp")
+    assert (model.level, "apt install libgomp1" in model.remedy) == (Level.WRONG, True)
+
+
+def test_a_python_for_which_there_are_no_packages_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"Requires-Python": ">=3.11,<3.15"}
+    monkeypatch.setattr("importlib.metadata.metadata", lambda name: told)
+
+    def level(version: str) -> Level:
+        monkeypatch.setattr("platform.python_version", lambda: version)
+        return found(doctor_checks.check_machine(), "Python").level
+
+    assert [level(version) for version in ("3.10.13", "3.11.7", "3.14.8", "3.15.0")] == [
+        Level.WRONG,
+        Level.OK,
+        Level.OK,
+        Level.WRONG,
+    ]
 
 
 def test_encoders_that_this_build_lacks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

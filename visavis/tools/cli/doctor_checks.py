@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import Catalog
@@ -25,7 +26,6 @@ from visavis.serving.addresses import in_address
 from visavis.serving.errors import BusError, ModelStoreError
 from visavis.tools.stack.nats_server import CannotListenError, check_listening, nats_server_binary
 
-OLDEST_PYTHON = (3, 11)
 # The stack with the default weights stays below this; see the memory figure in README.
 ENOUGH_MEMORY_BYTES = 3 << 30
 EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
@@ -60,13 +60,12 @@ class Finding:
 
 def check_machine() -> Iterator[Finding]:
     """Python, platform, processor and memory."""
-    version = platform.python_version()
-    if sys.version_info >= OLDEST_PYTHON:
+    version, wanted = platform.python_version(), _wanted_python()
+    if wanted.contains(version, prereleases=True):
         yield Finding("Python", Level.OK, f"{version} at {sys.executable}")
     else:
-        yield Finding(
-            "Python", Level.WRONG, f"{version} is too old", "install Python 3.11 or newer"
-        )
+        remedy = f"make clean, then make install PYTHON=… with one that is {wanted}"
+        yield Finding("Python", Level.WRONG, f"{version}, which is not {wanted}", remedy)
     yield Finding("platform", Level.OK, platform.platform())
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     flags = _cpu_flags()
@@ -85,6 +84,13 @@ def check_machine() -> Iterator[Finding]:
         f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available",
         "close other programs, or use `visavis up --profile tiny`" if short else "",
     )
+
+
+def _wanted_python() -> SpecifierSet:
+    try:
+        return SpecifierSet(importlib.metadata.metadata("visavis")["Requires-Python"])
+    except importlib.metadata.PackageNotFoundError:
+        return SpecifierSet()  # `check_packages` tells
 
 
 def _cpu_flags() -> set[str]:
@@ -172,6 +178,8 @@ def _check_import(package: str, purpose: str) -> Finding:
         version = importlib.metadata.version(package)
     except (ImportError, OSError) as error:
         remedy = 'pip install -e ".[up]"'
+        if "libgomp" in str(error):  # the one library that no wheel brings
+            remedy = "apt install libgomp1 (Debian, Ubuntu) or dnf install libgomp (Fedora)"
         return Finding(package, Level.WRONG, f"cannot be loaded ({purpose}): {error}", remedy)
     return Finding(package, Level.OK, f"{version}, {purpose}")
 
