@@ -17,7 +17,7 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.draw.blendshapes import ARKIT_NAMES
-from services.face.draw.compiling import is_kept
+from services.face.draw.compiling import compiled, is_kept
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.engine import HeadEngine
@@ -78,6 +78,16 @@ def test_what_was_compiled_of_an_older_source_is_not_kept(tmp_path: Path) -> Non
     changed.__file__ = str(tmp_path / "changed.py")
     (tmp_path / "changed.py").touch()
     assert not is_kept(draw_head, *BUILT_IN, changed)
+
+
+def test_where_nothing_can_be_kept_it_is_drawn_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on a disk that may only be read."""
+    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
+    doubled = compiled(lambda n: n + n)
+    assert doubled(4) == 8
+    assert not is_kept(doubled)
 
 
 async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import subprocess
 import sys
@@ -89,3 +90,28 @@ def test_a_command_may_have_as_many_files_open_as_it_can_be_given(hard: int, sof
     command = [sys.executable, "-c", COUNTED, str(hard), "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1] == f"{soft} {hard}"
+
+
+NAMELESS = """
+import os, pwd, sys
+
+from visavis.__main__ import main
+
+def getpwuid(number):
+    raise KeyError(number)
+
+pwd.getpwuid = getpwuid
+main()
+"""
+
+
+def test_a_user_whom_the_system_does_not_know_may_ask() -> None:
+    """As in containers: neither a name nor HOME."""
+    surroundings = {k: v for k, v in os.environ.items() if k not in _FOLDERS}
+    command = [sys.executable, "-c", NAMELESS, "models", "list"]
+    done = subprocess.run(command, env=surroundings, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "missing" in done.stdout
+
+
+_FOLDERS = {"HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "VISAVIS_MODEL_DIR"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +18,21 @@ from typing import Any
 import numba
 
 # Nothing is divided by zero that is looked at afterwards, so nobody has to look for it.
-compiled = partial(numba.njit, nogil=True, fastmath=True, error_model="numpy")
-"""Decorator of what Python calls; `cache` it."""
+_compiled = partial(numba.njit, nogil=True, fastmath=True, error_model="numpy")
+
+
+def compiled(drawing: Callable[..., Any]) -> Any:
+    """Decorator of what Python calls. It is kept on disk, beside its source or else in the user's
+    cache; where neither can be written in, it is compiled anew in each process.
+    """
+    try:
+        return _compiled(cache=True)(drawing)
+    except RuntimeError:  # Numba's "no locator available"
+        return _compiled(drawing)
+
+
 # What reads the arguments of Python takes long to compile, and compiled code does without it.
-inner = partial(compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = partial(_compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of what compiled code alone calls."""
 inlined = partial(inner, forceinline=True)
 """The same of what is small: LLVM builds it in, so it is analysed once and not at each call."""
@@ -30,6 +42,8 @@ def is_kept(drawing: Any, *modules: ModuleType) -> bool:
     """Whether a compiled function, which calls those of other modules, is in its cache on disk,
     and none of them was changed since.
     """
+    if drawing.stats.cache_path is None:
+        return False
     own = Path(inspect.getfile(drawing.py_func))
     sources = [own, *(Path(module.__file__ or "") for module in modules)]
     changed_s = max(source.stat().st_mtime for source in sources)

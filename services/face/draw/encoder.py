@@ -8,11 +8,11 @@ from fractions import Fraction
 from typing import Literal
 
 import av
-import numba
 import numpy as np
 from av.video.frame import PictureType
 from numpy.typing import NDArray
 
+from services.face.draw.compiling import compiled
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
 from visavis.synthetic import marked
 
@@ -279,7 +279,7 @@ _LANES, _8, _16 = np.uint32(0x00FF00FF), np.uint32(8), np.uint32(16)
 _1, _2 = np.uint64(1), np.uint64(2)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True)
+@compiled
 def fill_planes(
     pixels: NDArray[np.uint32],
     width: int,

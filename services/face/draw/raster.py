@@ -29,7 +29,7 @@ def fraction_bits(rows: int, columns: int) -> int:
     return min(8, 16 - (max(rows, columns) - 1).bit_length())
 
 
-@compiled(cache=True)
+@compiled
 def locate_texels(
     places: NDArray[np.float32],
     source: NDArray[np.float32],
@@ -145,7 +145,7 @@ def texel_pairs(texture: NDArray[np.uint8]) -> NDArray[np.uint64]:
     return np.ndarray((count,), np.uint64, buffer=texture, strides=(4,))
 
 
-@compiled(cache=True)
+@compiled
 def paint_texels(
     texel_at: NDArray[np.uint32],
     bits: int,
@@ -178,7 +178,7 @@ def paint_texels(
             _blend(part, np.uint32(bits), above.view(np.uint32), below.view(np.uint32), to)
 
 
-@compiled(cache=True)
+@compiled
 def _fetch(line, bits, pairs, columns, above, below):  # type: ignore[no-untyped-def]
     """The texel of each pixel and the one right of it, and both below; clear ones for NOWHERE."""
     for i in range(np.uint64(len(line))):
@@ -191,7 +191,7 @@ def _fetch(line, bits, pairs, columns, above, below):  # type: ignore[no-untyped
             above[i], below[i] = pairs[at], pairs[at + columns]
 
 
-@compiled(cache=True)
+@compiled
 def _blend(line, bits, above, below, out):  # type: ignore[no-untyped-def]
     """Mixes the four texels of each pixel, two lanes of 16 bits at a time, over `out` [N]."""
     fraction, up = np.uint32((1 << bits) - 1), np.uint32(8) - bits
@@ -225,7 +225,7 @@ def shares(lanes, clear):  # type: ignore[no-untyped-def]
     return ((products + ((products >> _BYTE) & _LANES)) >> _BYTE) & _LANES
 
 
-@compiled(cache=True)
+@compiled
 def paint_box(
     out: NDArray[np.uint8],
     top: int,
@@ -247,7 +247,7 @@ def paint_box(
             out[y, x, 0], out[y, x, 1], out[y, x, 2] = colour[0], colour[1], colour[2]
 
 
-@compiled(cache=True)
+@compiled
 def opening_table(
     places: NDArray[np.float64],
     rims: NDArray[np.int64],
@@ -308,7 +308,7 @@ def opening_table(
             table[rim, s] = height[i] + t * (height[i + 1] - height[i])
 
 
-@compiled(cache=True)
+@compiled
 def opening_box(
     bounds: NDArray[np.float64], table: NDArray[np.float64], height: int, width: int
 ) -> tuple[int, int, int, int]:

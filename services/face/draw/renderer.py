@@ -277,7 +277,7 @@ _BUILT_IN = source_digest(*_MODULES)
 
 
 def _place_with(built_in: int) -> _Place:
-    @compiled(cache=True)
+    @compiled
     def place(pose: NDArray[np.float64], scene: Scene, scratch: Scratch) -> None:
         """Where every vertex is; pose, weights and head of the scratch are set, too."""
         assert built_in
@@ -308,7 +308,7 @@ def _place_with(built_in: int) -> _Place:
 
 
 def _draw_with(built_in: int) -> _Draw:
-    @compiled(cache=True)
+    @compiled
     def draw(pose: NDArray[np.float64], scene: Scene, scratch: Scratch, canvas: Canvas) -> None:
         """pose: [len(POSE_NAMES)] float64, of any size."""
         assert built_in

@@ -281,4 +281,7 @@ def as_store_error(error: OSError, folder: Path) -> ModelStoreError:
             f"the disk of {folder} is full: make room and pull again, "
             "or choose another disk with --model-dir or VISAVIS_MODEL_DIR"
         )
-    return ModelStoreError(f"cannot write in {folder}: {error.strerror or error}")
+    return ModelStoreError(
+        f"cannot write in {folder}: {error.strerror or error}; "
+        "choose another folder with HOME, or for weights alone VISAVIS_MODEL_DIR"
+    )

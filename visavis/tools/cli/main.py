@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sys
@@ -140,6 +141,8 @@ def visavis(
 
 def main() -> None:
     """Run the command; an error that we know ends in one line and status 1, Ctrl-C in 130."""
+    if os.path.expanduser("~") == "~":  # a user that the system does not know, as containers have
+        os.environ["HOME"] = "/"  # where such a user cannot write, which is told by what tries
     if isinstance(sys.stdout, TextIOWrapper):  # an answer may hold what the terminal cannot show
         sys.stdout.reconfigure(errors="backslashreplace")
     allow_many()

@@ -43,7 +43,7 @@ _Draw: TypeAlias = Callable[[NDArray[np.float32], NDArray[np.float64], Model, Wo
 
 
 def _drawing(built_in: int) -> _Draw:
-    @compiled(cache=True)
+    @compiled
     def draw(
         weights: NDArray[np.float32], carried: NDArray[np.float64], model: Model, work: Work
     ) -> None:
