@@ -11,10 +11,7 @@ brings weights.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
-import re
 import signal
 import sys
 import time
@@ -26,10 +23,6 @@ _LOOK_EVERY_S = 2.0
 _BUS_WAIT_S = 30.0
 _INSIDE = ("CERT", "KEY", "CA")
 _PAGE = ("VISAVIS_GATEWAY_TLS_CERT", "VISAVIS_GATEWAY_TLS_SELF_SIGNED")
-_CPUINFO = Path("/proc/cpuinfo")
-_KIND = re.compile(
-    r"vendor_id|cpu family|model\b|flags|CPU (implementer|architecture|variant|part)|Features"
-)
 BUCKETS_MADE = Path("/tmp/buckets-made")
 _NOT_GIVEN = ("", "0", "f", "false", "n", "no", "off")
 
@@ -40,20 +33,8 @@ def serve(flags: Sequence[str]) -> None:
 
     service = os.environ["SERVICE"]
     module = "gateway" if service == "gateway" else f"services.{service}"
-    if compiled := os.environ.get("NUMBA_CACHE_DIR"):
-        os.environ["NUMBA_CACHE_DIR"] = str(Path(compiled) / processor(_CPUINFO.read_text()))
     command = [sys.executable, "-m", module, *flags]
     os.execve(sys.executable, command, large_pages() | os.environ)
-
-
-def processor(cpuinfo: str) -> str:
-    """A name of its kind: the same where compiled code does, of the first one in /proc/cpuinfo.
-
-    Numba keeps code for several kinds apart, but not while several machines write at once.
-    """
-    first = cpuinfo.partition("\n\n")[0]
-    told = "\n".join(line for line in first.splitlines() if _KIND.match(line))
-    return f"{platform.machine()}-{hashlib.sha256(told.encode()).hexdigest()[:12]}"
 
 
 def health(_: Sequence[str]) -> None:

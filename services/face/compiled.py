@@ -1,7 +1,7 @@
 """Compiles what draws, ahead of the service: `python -m services.face.compiled`.
 
-That takes half a minute of a processor, once: until then the first start would wait for it, or
-each of several processes that start together would do it for itself.
+That takes half a minute of a processor, once for a user: until then the first start would wait for
+it, or each of several processes that start together would do it for itself.
 """
 
 import os

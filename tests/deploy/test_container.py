@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.container import BUCKETS_MADE, processor, serve
+from deploy.container import BUCKETS_MADE, serve
 from tests.deploy.test_kubernetes import of_kind
 from tests.gateway.conftest import until
 from visavis.tools.stack.nats_server import NatsServer
@@ -19,22 +19,6 @@ from visavis.wire.bus import Bus
 from visavis.wire.permissions import BUCKETS, RECORDS
 
 ROOT = Path(__file__).parents[2]
-CPUINFO = """processor\t: 0
-vendor_id\t: GenuineIntel
-cpu family\t: 6
-model\t\t: 106
-cpu MHz\t\t: 2596.130
-flags\t\t: fpu avx2 avx512f
-"""
-ON_ARM = """processor\t: 0
-BogoMIPS\t: 108.00
-Features\t: fp asimd asimddp
-CPU implementer\t: 0x41
-CPU architecture: 8
-CPU variant\t: 0x4
-CPU part\t: 0xd0b
-CPU revision\t: 1
-"""
 
 
 def test_every_bucket_is_seen_to() -> None:
@@ -85,25 +69,6 @@ async def test_a_bus_that_lost_its_disk_has_its_buckets_again(
     await bus.close()
     seeing_to_it.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(seeing_to_it.wait, 10) == 0
-
-
-@pytest.mark.parametrize(
-    ("told", "differently", "fewer", "other"),
-    [
-        (CPUINFO, ("2596", "1400"), " avx512f", ("106", "85")),
-        (ON_ARM, ("108.00", "48.00"), " asimddp", ("0xd0b", "0xd40")),
-    ],
-    ids=["x86", "arm"],
-)
-def test_processors_of_a_kind_have_one_name(
-    told: str, differently: tuple[str, str], fewer: str, other: tuple[str, str]
-) -> None:
-    """However fast they run, and however many there are; another kind has another."""
-    name = processor(told)
-    second = told.replace(*differently).replace("processor\t: 0", "processor\t: 1")
-    assert processor(second) == processor(f"{told}\n{second}") == name
-    assert processor(told.replace(fewer, "")) != name
-    assert processor(told.replace(*other)) != name
 
 
 @pytest.mark.parametrize(

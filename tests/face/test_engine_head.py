@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import shutil
 import struct
+import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
+from typing import Any
 
 import cv2
 import grpc
+import numba
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from services.face.draw import compiling
 from services.face.draw.blendshapes import ARKIT_NAMES
-from services.face.draw.compiling import compiled, is_kept
+from services.face.draw.compiling import is_kept
 from services.face.draw.pose import FacePose
 from services.face.engines.head.bundle import FILES, read_bundle, unpack_bundle
 from services.face.engines.head.engine import HeadEngine
@@ -25,7 +32,7 @@ from services.face.engines.head.framing import portrayed
 from services.face.engines.head.gltf.parts import Part
 from services.face.engines.head.likeness import likened
 from services.face.engines.head.model import Model, freedom, model_of
-from services.face.engines.head.raster.picture import BUILT_IN, draw_head
+from services.face.engines.head.raster.picture import draw_head
 from services.face.engines.head.renderer import HeadRenderer, thread_work
 from services.face.engines.head.store import BUILTIN_FOLDER, HeadStore
 from services.face.engines.head.visible import seen_alone, with_fewer_ribbons
@@ -72,29 +79,88 @@ def test_behind_the_head_the_background_stays_as_it_is() -> None:
     assert x.min() > SIZE // 5 and x.max() < SIZE * 4 // 5, "nothing is drawn beside the head"
 
 
-def test_what_was_compiled_of_an_older_source_is_not_kept(tmp_path: Path) -> None:
-    picture(FacePose())
-    changed = ModuleType("changed")
-    changed.__file__ = str(tmp_path / "changed.py")
-    (tmp_path / "changed.py").touch()
-    assert not is_kept(draw_head, *BUILT_IN, changed)
+@pytest.fixture
+def keeping(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], None]]:
+    """Has what is compiled from now on kept in a folder."""
+
+    def keep(folder: Path) -> None:
+        monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
+        compiling._root.cache_clear()
+
+    yield keep
+    compiling._root.cache_clear()
 
 
-def test_where_nothing_can_be_kept_it_is_drawn_all_the_same(
-    monkeypatch: pytest.MonkeyPatch,
+def compiled_sum(checkout: Path, offset: int, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A compiled function of a checkout: its argument and `offset`, which another module has."""
+    checkout.mkdir()
+    (built_in := checkout / "built_in.py").write_text(f"OFFSET = {offset}\n")
+    (source := checkout / "sums.py").write_text(
+        "import built_in\n"
+        "from services.face.draw.compiling import compiled, source_digest\n"
+        "def made(digest):\n"
+        "    @compiled\n"
+        "    def plus(x):\n"
+        "        assert digest\n"
+        "        return x + built_in.OFFSET\n"
+        "    return plus\n"
+        "plus = made(source_digest(built_in))\n"
+    )
+    for file in (built_in, source):
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        monkeypatch.setitem(sys.modules, file.stem, module)
+        spec.loader.exec_module(module)
+    return module.plus
+
+
+def test_compiled_code_is_found_by_whoever_has_the_same_source_and_by_nobody_else(
+    tmp_path: Path, keeping: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a disk that may only be read."""
-    monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    doubled = compiled(lambda n: n + n)
-    assert doubled(4) == 8
-    assert not is_kept(doubled)
+    keeping(tmp_path / "kept")
+    first = compiled_sum(tmp_path / "first", 2, monkeypatch)
+    assert not is_kept(first)
+    assert first(1) == 3 and is_kept(first)
+    same = compiled_sum(tmp_path / "same", 2, monkeypatch)
+    assert is_kept(same)
+    assert same(1) == 3 and same.stats.cache_hits and not same.stats.cache_misses
+    changed = compiled_sum(tmp_path / "changed", 5, monkeypatch)
+    assert not is_kept(changed)
+    assert changed(1) == 6
+
+
+def test_compiled_code_that_nobody_uses_any_more_goes(
+    tmp_path: Path, keeping: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeping(tmp_path / "kept")
+    folders = []
+    for offset in (2, 3, 4):
+        plus = compiled_sum(tmp_path / str(offset), offset, monkeypatch)
+        plus(1)
+        folders.append(Path(plus.stats.cache_path))
+        os.utime(folders[-1], (0, 0))
+        compiled_sum(tmp_path / f"again {offset}", 2, monkeypatch)  # the first is used
+    assert [folder.is_dir() for folder in folders] == [True, False, True]
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(
+    tmp_path: Path,
+    keeping: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (tmp_path / "file").touch()
+    keeping(tmp_path / "file" / "kept")
+    assert compiled_sum(tmp_path / "checkout", 2, monkeypatch)(1) == 3
+    assert "compiled at each start" in caplog.text
 
 
 async def test_what_draws_is_compiled_before_anybody_can_wear_a_head(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     picture(FacePose())
-    assert is_kept(draw_head, *BUILT_IN)
+    assert is_kept(draw_head)
     rehearsed: list[bool] = []
     module = "services.face.engines.head.engine"
     monkeypatch.setattr(f"{module}.rehearse", lambda: rehearsed.append(True))

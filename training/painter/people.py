@@ -180,7 +180,7 @@ def _pixels(picture: NDArray[np.uint8]) -> NDArray[np.uint32]:
     )
 
 
-@compiled()
+@compiled
 def _turned(carried, weights, model):  # type: ignore[no-untyped-def]
     """[3, 4] where a pose carries what turns with the head."""
     return placing(carried, weights, model).turned

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from services.face.avatar import avatar, shapes, topology
 from services.face.avatar.avatar import TEXTURE_SCALE, Avatar
 from services.face.avatar.shapes import SHAPES
-from services.face.draw import compiling, eyes, head_turn, mouth, pose, raster
+from services.face.draw import eyes, head_turn, mouth, pose, raster
 from services.face.draw.compiling import compiled, inlined, is_kept, source_digest
 from services.face.draw.eyes import EYE_PARAMETERS, draw_eye
 from services.face.draw.head_turn import (
@@ -272,8 +272,7 @@ def _canvas(size: int) -> Canvas:
     return canvas
 
 
-_MODULES = (avatar, topology, shapes, compiling, eyes, head_turn, mouth, pose, raster)
-_BUILT_IN = source_digest(*_MODULES)
+_BUILT_IN = source_digest(avatar, topology, shapes, eyes, head_turn, mouth, pose, raster)
 
 
 def _place_with(built_in: int) -> _Place:
@@ -343,7 +342,7 @@ _draw = _draw_with(_BUILT_IN)
 
 def is_compiled() -> bool:
     """Whether what draws is on disk; else the first picture takes half a minute."""
-    return is_kept(_draw, *_MODULES)
+    return is_kept(_draw)
 
 
 @inlined()

@@ -22,7 +22,7 @@ from services.face.engines.head.checking import check
 from services.face.engines.head.framing import portrayed
 from services.face.engines.head.gltf.parts import Part, Target
 from services.face.engines.head.model import model_of
-from services.face.engines.head.raster.picture import BUILT_IN, draw_head
+from services.face.engines.head.raster.picture import draw_head
 from services.face.engines.head.renderer import HeadRenderer
 from services.face.engines.head.store import HeadStore
 from services.face.lips.sound_track import Ear
@@ -61,7 +61,7 @@ class HeadEngine:
 
     async def load(self) -> None:
         """Has what draws compiled where it is not: no visitor is to wait so long for a head."""
-        if not is_kept(draw_head, *BUILT_IN):
+        if not is_kept(draw_head):
             log.info("what draws heads is compiled, which takes some twenty seconds")
             busy_with("compiling what draws heads (once)")
             await asyncio.to_thread(rehearse)

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from services.face.draw import compiling, raster
+from services.face.draw import raster
 from services.face.draw.compiling import compiled, source_digest
 from services.face.engines.head import light, model
 from services.face.engines.head.model import Model
@@ -69,9 +69,8 @@ def _drawing(built_in: int) -> _Draw:
     return made
 
 
-BUILT_IN = (
+_BUILT_IN = source_digest(
     arkit,
-    compiling,
     raster,
     light,
     model,
@@ -86,5 +85,4 @@ BUILT_IN = (
     colours,
     edges,
 )
-"""Modules whose functions are compiled into `draw_head`."""
-draw_head = _drawing(source_digest(*BUILT_IN))
+draw_head = _drawing(_BUILT_IN)
