@@ -1,6 +1,11 @@
-"""What servers answer that a session is broadcast to, and what players of others send."""
+"""What servers answer that a session is broadcast to, what players of others send, and what
+platforms tell of their viewers.
+"""
 
 from __future__ import annotations
+
+import contextlib
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -8,8 +13,19 @@ from gateway.live.push.address import parse
 from gateway.live.rtmp.amf import AmfError, decode, ecma_array, encode
 from gateway.live.rtmp.chunks import COMMAND, ChunkError, ChunkReader, Message, chunked
 from gateway.live.sdp import candidates_in
+from gateway.room.platforms import bilibili, twitch, youtube
+from gateway.room.platforms.connection import PlatformError, told
 from tests.fuzz.decoder import Decoder
-from tests.fuzz.inputs import broken
+from tests.fuzz.inputs import broken, told_wrongly
+from tests.gateway.room.platform_servers import frame
+from tests.gateway.room.test_platforms import (
+    CHEER,
+    CLEARCHAT,
+    CLEARMSG,
+    COMMANDS,
+    PRIVMSG,
+    RESUB,
+)
 from visavis.serving.errors import InvalidInputError
 
 _STATUS = {"level": "status", "code": "NetStream.Publish.Start", "description": "It is live."}
@@ -28,6 +44,36 @@ def _server(payload: bytes) -> None:
         for message in reader.feed(payload[at : at + 100]):
             if message.kind == COMMAND:
                 decode(message.payload)
+
+
+_PAID = {"amountMicros": "5000000", "currency": "EUR", "userComment": "why?"}
+_AUTHOR = {"channelId": "UC1", "displayName": "@Anna", "isChatModerator": False}
+_DETAILS = {
+    "textMessageEvent": {},
+    "superChatEvent": {"superChatDetails": _PAID},
+    "messageDeletedEvent": {"messageDeletedDetails": {"deletedMessageId": "x"}},
+}
+_ITEMS = [
+    {
+        "id": kind,
+        "snippet": {"type": kind, "publishedAt": "2026-01-01T00:00:00Z", **details},
+        "authorDetails": _AUTHOR,
+    }
+    for kind, details in _DETAILS.items()
+]
+_LINES = [line.encode() for line in (PRIVMSG, CHEER, RESUB, CLEARMSG, CLEARCHAT)]
+_PARTS = (b";bits=x", b";emotes=1:9-2", b";tmi-sent-ts=\xb2", b" :", b";id=", b"\\s", b"=")
+
+
+def _platform(given: tuple[Any, bytes]) -> None:
+    """Of a message that is not as the platform describes it, nothing is told."""
+    message, data = given
+    told(bilibili.comments_of, message, 0.0, 0.0)
+    told(youtube.comments_of, message, 0.0, 0.0)
+    told(twitch.comments_of, twitch.parse(data.decode(errors="replace")), 0.0, 0.0)
+    for version in (0, 2):
+        with contextlib.suppress(PlatformError):
+            list(bilibili.packets(frame(5, data, version) + data))
 
 
 _FRAGMENT = b"a=ice-ufrag:x\r\na=mid:0\r\na=candidate:1 1 udp 1 10.0.0.1 5000 typ host\r\n"
@@ -54,5 +100,12 @@ DECODERS = (
         st.tuples(broken(_ADDRESSES, [b"//", b"@", b"[", b"]:", b"%00", b"#"]), st.text()),
         lambda given: parse(given[0].decode(errors="replace"), given[1]),
         (InvalidInputError,),
+    ),
+    Decoder(
+        "platform-messages",
+        "a platform that a room's comments come from",
+        st.tuples(told_wrongly([*COMMANDS, *_ITEMS]), broken(_LINES, _PARTS)),
+        _platform,
+        (),
     ),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import time
 import zlib
@@ -11,8 +10,6 @@ from contextlib import aclosing
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.moving import sent_of
@@ -296,22 +293,6 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
 
 
 # ------------------------------------------------------------ all of them
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.text(max_size=80), st.binary(max_size=80), st.dictionaries(st.text(), st.text()))
-def test_nothing_that_a_platform_sends_is_a_fault_of_ours(
-    text: str, data: bytes, tags: dict[str, str]
-) -> None:
-    line = twitch.parse(f"@{';'.join(f'{k}={v}' for k, v in tags.items())} {text}")
-    told(twitch.comments_of, twitch.parse(text), 0.0, 0.0)
-    told(twitch.comments_of, line, 0.0, 0.0)
-    for version in (0, 2):
-        with contextlib.suppress(PlatformError):
-            list(packets(frame(5, data, version) + data))
-    for what in ("DM", "SEND_GIFT", "SUPER_CHAT", "GUARD", "SUPER_CHAT_DEL", "LIKE"):
-        told(bilibili.comments_of, _command(what, **tags), 0.0, 0.0)
-    told(youtube.comments_of, {"snippet": tags, "authorDetails": tags}, 0.0, 0.0)
 
 
 def test_what_is_beyond_all_bounds_can_still_be_handed_over() -> None:
