@@ -62,6 +62,7 @@ def gpu_stack(
         "PYTHONPATH": f"{_ROOT / 'tests/engine/tensorrt/machine'}:{_ROOT}",
         "VISAVIS_PLAN_DIR": str(folder / "plans"),
         "VISAVIS_LLM_MAX_TOKENS": "12",
+        "VISAVIS_FACE_IDLE_LIFE_S": "6",  # which nobody here waits for
         # Compiling takes up and gives back blocks of a hundred megabytes: to have them from the
         # system anew each time, page by page, takes as long as the work itself.
         "MALLOC_MMAP_THRESHOLD_": "4000000000",
