@@ -19,6 +19,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
@@ -38,8 +39,13 @@ _config: Any = numba.config  # made as it is imported: no checker sees what is i
 
 # Nothing is divided by zero that is looked at afterwards, so nobody has to look for it.
 _compiled = partial(numba.njit, nogil=True, fastmath=True, error_model="numpy")
-compiled = partial(_compiled, cache=True)
-"""Decorator of what Python calls."""
+
+
+def compiled(drawing: Callable[..., Any]) -> Any:
+    """Decorator of what Python calls."""
+    return _compiled(cache=True)(drawing)
+
+
 # What reads the arguments of Python takes long to compile, and compiled code does without it.
 inner = partial(_compiled, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """Decorator of what compiled code alone calls."""
