@@ -17,7 +17,7 @@ import httpx
 import websockets
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection
@@ -96,6 +96,8 @@ class PassOn:
             if address:
                 await gateway.carrier.carry(scope, receive, send, address)
                 return
+        except ClientDisconnect:
+            return  # in the midst of what was asked: nobody is there to be answered
         except UnreachedError as error:
             if not new:
                 await shape(HTTPException(502, str(error)))(scope, receive, send)
@@ -179,7 +181,11 @@ class Carrier:
             return None
 
     async def carry(self, scope: Scope, receive: Receive, send: Send, address: str) -> None:
-        """Have `address` answer. Raises UnreachedError, SilentError, and what `receive` raises."""
+        """Have `address` answer.
+
+        Raises UnreachedError, SilentError, ClientDisconnect where the request is broken off, and
+        what `receive` raises.
+        """
         metrics.passed_on.labels(scope["type"]).inc()
         if scope["type"] == "websocket":
             url = _url(f"ws{self._secure}", address, scope)
@@ -234,7 +240,7 @@ class _Body:
         while more:
             message = await self._receive()
             if message["type"] == "http.disconnect":
-                return
+                raise ClientDisconnect  # what came is not passed on as if it were whole
             yield message.get("body", b"")
             more = message.get("more_body", False)
         self._read.set()

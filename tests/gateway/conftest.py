@@ -52,6 +52,11 @@ class RunningGateway:
         return f"{self._scheme}://127.0.0.1:{port}"
 
     @property
+    def requests(self) -> int:
+        """How many it is busy with, sockets included."""
+        return len(self._server.server_state.tasks)
+
+    @property
     def inside(self) -> Gateway:
         gateway: Gateway = self.app.state.gateway
         return gateway

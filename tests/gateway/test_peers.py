@@ -26,6 +26,7 @@ from tests.gateway.conftest import HERE, Rig, RunningGateway, another, meets, un
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import film
 from tests.gateway.test_api import problem
+from tests.gateway.test_edge import Raw
 from tests.gateway.test_faults import first_of
 from tests.gateway.test_turns import collect
 from tests.gateway.test_webrtc import Browser
@@ -255,6 +256,28 @@ async def test_a_client_who_leaves_has_left_the_other_one_too(
     await until(lambda: session.audience.present == 0)
     async with client.connect(f"/v1/sessions/{theirs.id}/media?role=speaker"):
         pass  # its microphone is free again
+
+
+async def test_what_a_client_breaks_off_is_not_passed_on_as_if_it_were_whole(
+    theirs: GatewaySession,
+    client: GatewayClient,
+    gateway: RunningGateway,
+    other: RunningGateway,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    path, before, there = f"/v1/sessions/{theirs.id}/say", gateway.requests, other.requests
+    async with Raw(gateway) as raw:
+        await raw.say(
+            f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {KEY}\r\n"
+            "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+            '10\r\n{"text": "Half"}\r\n'
+        )
+        await until(lambda: other.requests > there)
+        raw.writer.transport.abort()
+        await until(lambda: gateway.requests == before)
+    first = (await client.call("POST", path, json={"text": "Whole."})).json()
+    assert first["say"] == 1
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 async def test_both_know_what_one_has_learned_or_was_told(
