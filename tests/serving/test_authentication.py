@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -130,6 +132,32 @@ async def test_both_sides_of_every_kind_of_call_prove_themselves() -> None:
         await attach.write(llm_pb2.LlmAttachRequest())
         assert (await attach.read()).ready.instance == "one"
         attach.cancel()
+
+
+@pytest.mark.parametrize("method", ["GetStatus", "Attach"])
+async def test_whoever_leaves_before_he_is_let_in_is_no_failure(
+    method: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def admit(self: Door, method: str, context: Any) -> None:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            answered.set()
+            raise grpc.aio.InternalError from None  # as gRPC does where it cannot write any more
+
+    monkeypatch.setattr(Door, "admit", admit)
+    async with service(SECRET, Model()) as call:
+        stub = llm_pb2_grpc.LanguageModelStub(call(SECRET))
+        of = getattr(stub, method)
+        made = of() if method == "Attach" else of(control_pb2.GetStatusRequest())
+        async with asyncio.timeout(30):
+            await asked.wait()
+            made.cancel()
+            await answered.wait()
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @pytest.mark.parametrize("secret", ["", "another"])

@@ -117,7 +117,10 @@ def _checked(request: Any, *, streaming: bool) -> Any:
 
 
 class ClientGoneError(Exception):
-    """The client left in the middle of the answer: its business, and nobody is there to be told."""
+    """The client left in the middle of the answer: its business, and nobody is there to be told.
+
+    So has one been left, before its answer began, to whom gRPC cannot write (InternalError).
+    """
 
 
 async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
@@ -133,6 +136,9 @@ def _guard_unary(inner: Any, door: partial[Awaitable[None]], *, streaming: bool)
         try:
             await door(context)
             response = await inner(_checked(request, streaming=streaming), context)
+        except grpc.aio.InternalError as gone:
+            call.finish(grpc.StatusCode.CANCELLED)
+            raise asyncio.CancelledError from gone
         except BaseException as error:
             await call.fail(error, context)
             raise
@@ -156,7 +162,7 @@ def _guard_stream(inner: Any, door: partial[Awaitable[None]], *, streaming: bool
                 async with contextlib.aclosing(answering) as responses:
                     async for response in responses:
                         await _write(response, context)
-        except ClientGoneError:
+        except (ClientGoneError, grpc.aio.InternalError):
             call.finish(grpc.StatusCode.CANCELLED)
             return
         except BaseException as error:
