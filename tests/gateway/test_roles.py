@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
@@ -21,6 +22,7 @@ from tests.gateway.conftest import HERE, Rig, RunningGateway, another, until
 from tests.gateway.test_api import problem
 from tests.gateway.test_handover import drain
 from visavis.client import GatewayClient, GatewayError
+from visavis.wire.clock import through_sleep_s
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -320,6 +322,20 @@ async def test_a_token_is_renewed_while_the_session_lives(
             await again.call("DELETE", path)
         with pytest.raises(GatewayError, match="there is no"):
             await visitor.call("POST", f"{path}/token")
+
+
+async def test_a_program_whose_machine_has_slept_goes_on_with_another_token(
+    gateway: RunningGateway, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with GatewayClient(gateway.url, APP) as app, app.session() as session:
+        awake_s = through_sleep_s() + 86_400
+        monkeypatch.setattr("visavis.client.gateway.through_sleep_s", lambda: awake_s)
+        path = f"{SESSIONS}/{session.id}"
+        with caplog.at_level(logging.INFO, "httpx"):
+            for _ in range(2):
+                assert (await app.call("GET", path)).json()["id"] == session.id
+        asked = [record.getMessage() for record in caplog.records if record.name == "httpx"]
+        assert sum(f"{path}/token" in told for told in asked) == 1
 
 
 async def test_a_place_in_line_is_its_visitors_and_his_apps(

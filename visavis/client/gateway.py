@@ -22,6 +22,7 @@ from visavis.client.errors import (
 )
 from visavis.client.session import GatewaySession, connected
 from visavis.serving.trust import client_context
+from visavis.wire.clock import through_sleep_s
 
 T = TypeVar("T")
 
@@ -44,7 +45,7 @@ _OF_A_SESSION = re.compile(r"/v1/sessions/([^/?]+)")
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """What opens one session. renew_at_s: on the event loop's clock."""
+    """What opens one session. renew_at_s: by `through_sleep_s`, as it runs out in a sleep, too."""
 
     token: str
     renew_at_s: float
@@ -192,7 +193,7 @@ class GatewayClient:
         """
         session = _session_in(path)
         known = self._tokens.get(session)
-        if known is not None and asyncio.get_running_loop().time() >= known.renew_at_s:
+        if known is not None and through_sleep_s() >= known.renew_at_s:
             path = f"/v1/sessions/{session}/token"
             # By the key: it made the session, and holds where the token has expired meanwhile.
             told = await self._request("POST", path, self.authorization)
@@ -200,7 +201,7 @@ class GatewayClient:
 
     def _keep_token(self, session: str, told: dict[str, Any]) -> None:
         half_s = told["token_expires_in_s"] / 2
-        renew_at_s = asyncio.get_running_loop().time() + half_s
+        renew_at_s = through_sleep_s() + half_s
         self._tokens[session] = _Token(told["token"], renew_at_s)
 
     def _authorization(self, path: str) -> dict[str, str]:

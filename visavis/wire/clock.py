@@ -63,12 +63,12 @@ def epoch_ns(moment_ns: int) -> int:
 
 
 def through_sleep_s() -> float:
-    """Seconds that go on while the machine sleeps, where the system counts them: those of a
-    monotonic clock may not. The origin is arbitrary.
+    """The world's seconds, which go on while the machine sleeps where the system counts them:
+    those of a monotonic clock may not. The origin is arbitrary.
     """
     if sys.platform == "win32":  # that goes on by itself there
-        return time.monotonic() / _dilation
-    return time.clock_gettime(_THROUGH_SLEEP) / _dilation
+        return time.monotonic()
+    return time.clock_gettime(_THROUGH_SLEEP)
 
 
 class Clock(Protocol):
