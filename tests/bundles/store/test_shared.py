@@ -94,6 +94,12 @@ def there(tmp_path: Path) -> Path:
     return tmp_path / "there"
 
 
+async def held(bus: Bus) -> int:
+    """How many messages the bucket has: pieces of files, and what tells of them."""
+    told = await bus.client.jetstream().stream_info(f"OBJ_{BUNDLES}")
+    return int(told.state.messages)
+
+
 def bundle_command(server: NatsServer, *arguments: str, password: str | None = None) -> Result:
     file = server.process.log_path.parent / "operator"
     file.write_text(password or PASSWORDS[User.OPERATOR])
@@ -257,9 +263,8 @@ async def test_of_what_is_interrupted_nothing_stays(operator: Bus, here: Path) -
     sharing = asyncio.create_task(share_bundle(operator, "mine", here, stop))
     with pytest.raises(asyncio.CancelledError):
         await sharing
-    held = (await operator.client.jetstream().stream_info(f"OBJ_{BUNDLES}")).state.messages
     assert len(await objects(operator)) == 1
-    assert held == 2, "the small file and its record"
+    assert await held(operator) == 2, "the small file and its record"
 
 
 async def test_of_a_text_whose_writer_was_cancelled_nothing_stays(
@@ -267,6 +272,7 @@ async def test_of_a_text_whose_writer_was_cancelled_nothing_stays(
 ) -> None:
     bucket = Bucket(operator, BUNDLES, 10_000_000)
     await bucket.make()
+    before = await held(operator)
     publish, begun = JetStreamContext.publish, asyncio.Event()
 
     async def publishing(*arguments: Any, **options: Any) -> Any:
@@ -280,7 +286,7 @@ async def test_of_a_text_whose_writer_was_cancelled_nothing_stays(
     putting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await putting
-    assert (await operator.client.jetstream().stream_info(f"OBJ_{BUNDLES}")).state.messages == 0
+    assert await held(operator) == before
 
 
 async def test_a_half_of_a_bundle_is_none(operator: Bus, tts: Bus, here: Path, there: Path) -> None:
