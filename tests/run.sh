@@ -19,10 +19,9 @@ fi
 # together. More lanes are no sooner at their end, and the more of them want a core, the longer each
 # waits for what it has asked.
 compiling=(tests/bundles tests/engine tests/gpu tests/tools/precision)
-computing=(tests/asr tests/deploy tests/face tests/fuzz tests/llm tests/monitoring tests/tools/plan
-  tests/tts)
+computing=(tests/asr tests/deploy tests/face tests/fuzz tests/llm tests/monitoring tests/tts)
 stacks=(tests/stack tests/simulation tests/proxies tests/browser/test_conversation.py
-  tests/browser/test_recovery.py)
+  tests/browser/test_flash_and_beep.py tests/browser/test_live_playout.py tests/browser/test_recovery.py)
 page=(tests/browser/test_page.py)
 browser=(tests/browser)
 groups=(types compiling computing serving page browser stacks)
@@ -87,12 +86,12 @@ echo "== weights of the tiny profile (fetched once, kept in the user's cache), a
 "$bin/python" -m services.face.compiled &
 drawing=$!
 "$bin/visavis" models pull --profile tiny
+wait "$drawing"
 
 echo "== tests in groups side by side: stacks is ${stacks[*]}; page is ${page[*]}; browser is the rest of ${browser[*]}; compiling is ${compiling[*]}; computing is ${computing[*]}; serving all others"
-begin compiling browser # which draws nothing until late
-wait "$drawing"
 begin stacks
 begin serving page
+begin compiling browser
 begin computing
 # Beside them: it waits for others, and fails nothing. What is known since yesterday is no fault of
 # this checkout.
