@@ -113,12 +113,15 @@ export class SocketMedia extends Hearing {
       const timer = setTimeout(() => fail(new Error("no picture came")), FIRST_PICTURE_LIMIT_MS);
       signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
       this.#socket.addEventListener("close", refuse);
-      this.#buffer.addEventListener("updateend", () => {
+      const shown = () => {
         if (!this.#buffer.buffered.length) return;
         clearTimeout(timer);
+        this.#buffer.removeEventListener("updateend", shown);
         this.#socket.removeEventListener("close", refuse); // from then on it is lost
         resolve();
-      });
+      };
+      // Once we have left, the video may have let go of the buffer, which then tells nothing.
+      this.#buffer.addEventListener("updateend", shown, { signal: this.#leave.signal });
     });
   }
 
