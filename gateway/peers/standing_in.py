@@ -294,9 +294,14 @@ class StandingIn:
         cut off as they went elsewhere.
         """
         for name in names:
-            if there := await self._ours(session_key(name)):
-                with suppress(AlreadyExistsError):
-                    await self._records.put(there.key, b"", there.seq)
+            for _ in range(_ATTEMPTS):
+                there = await self._records.get(session_key(name))
+                if there is not None and there.writer != self._own:
+                    break
+                # Nothing: what was being written as we stopped may be on its way yet.
+                with suppress(AlreadyExistsError, NoRoomError):
+                    await self._records.put(session_key(name), b"", there.seq if there else 0)
+                    break
             await self._drop(begun_key(name))
             del self._written[name]
 
