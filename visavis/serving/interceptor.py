@@ -119,14 +119,14 @@ def _checked(request: Any, *, streaming: bool) -> Any:
 class ClientGoneError(Exception):
     """The client left in the middle of the answer: its business, and nobody is there to be told.
 
-    So has one been left, before its answer began, to whom gRPC cannot write (InternalError).
+    gRPC's InternalError, where it cannot write, means the same.
     """
 
 
 async def _write(response: Any, context: grpc.aio.ServicerContext[Any, Any]) -> None:
     try:
         await context.write(response)
-    except (grpc.aio.InternalError, asyncio.InvalidStateError, grpc.aio.UsageError) as error:
+    except (asyncio.InvalidStateError, grpc.aio.UsageError) as error:
         raise ClientGoneError from error
 
 
