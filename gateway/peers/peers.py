@@ -241,7 +241,8 @@ class Peers:
         """Be found by the name of a session that another gateway has made."""
         owned = _OWNED.fullmatch(session)
         if owned is not None and owned[1] != self.name:
-            await self._answer(gateway_subject(owned[1]), self._tell_of_taken)
+            if await self._answer(gateway_subject(owned[1]), self._tell_of_taken):
+                await self._bus.flush(ASK_S)
             await self._let_go_of_names()
 
     async def _let_go_of_names(self) -> None:
@@ -266,10 +267,12 @@ class Peers:
             there = {s: heir for s, heir in elsewhere.items() if not self._has(s)}
             self._elsewhere[owner] = self._elsewhere.get(owner, {}) | there
 
-    async def _answer(self, subject: str, told: Callable[[Msg], Awaitable[None]]) -> None:
-        if subject not in self._asked:
-            self._asked[subject] = await self._bus.client.subscribe(subject, cb=told)
-            await self._bus.flush(ASK_S)
+    async def _answer(self, subject: str, told: Callable[[Msg], Awaitable[None]]) -> bool:
+        """Whether that is new: the bus is told of it, and has yet to hear."""
+        if subject in self._asked:
+            return False
+        self._asked[subject] = await self._bus.client.subscribe(subject, cb=told)
+        return True
 
     # ------------------------------------------------------------ who has what
 

@@ -32,7 +32,13 @@ from visavis.serving.admission.prediction import (
     share_of_allowed,
     stretch_of,
 )
-from visavis.serving.admission.probes import Usage, free_memory_bytes, memory_bytes, usage
+from visavis.serving.admission.probes import (
+    Usage,
+    free_memory_bytes,
+    memory_bytes,
+    memory_limit_bytes,
+    usage,
+)
 
 LLM = Assumed(units_per_s=0.08, unit_cost_s=0.3, cores=0.04)
 FACE = Assumed(units_per_s=7.5, unit_cost_s=0.005, cores=0.03)
@@ -211,6 +217,35 @@ def test_files_that_were_read_leave_a_container_its_memory(tmp_path: Path) -> No
         (tmp_path / f"memory.{name}").write_text(f"{value}\n")
     (tmp_path / "memory.stat").write_text(f"anon 1\ninactive_file {files}\nactive_file 7\n")
     assert free_memory_bytes(tmp_path) == (1 << 20) + files
+
+
+@pytest.mark.parametrize(
+    ("line", "folder", "names"),
+    [
+        ("0::/user/visavis.scope", "user", ("max", "current", "inactive_file")),
+        (
+            "4:cpu,memory:/docker/1/visavis",
+            "memory/docker/1",
+            ("limit_in_bytes", "usage_in_bytes", "total_inactive_file"),
+        ),
+    ],
+)
+def test_memory_is_what_the_strictest_group_that_we_are_in_leaves(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    line: str,
+    folder: str,
+    names: tuple[str, str, str],
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text(f"2:cpu:/other\n{line}\n")
+    monkeypatch.setattr(probes, "_PROC", str(tmp_path))
+    (group := tmp_path / folder).mkdir(parents=True)
+    (group / f"memory.{names[0]}").write_text("67108864\n")
+    (group / f"memory.{names[1]}").write_text("60000000\n")
+    (group / "memory.stat").write_text(f"inactive_file 1\n{names[2]} 10000000\n")
+    assert memory_limit_bytes(tmp_path) == 67108864
+    assert free_memory_bytes(tmp_path) == 67108864 - 50000000
 
 
 def test_without_proc_memory_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+import pytest
 
 from visavis.engine import EngineState
+from visavis.serving import discovery
 from visavis.serving.discovery import Registration, Replica, discover, placement
 from visavis.tools.cli.up import placed
+from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
 
 ON_GPU = EngineState("tensorrt", "cuda:0")
@@ -61,6 +66,26 @@ async def test_the_bus_learns_when_an_engine_steps_down(bus: Bus) -> None:
     assert replica.wanted_device == "cuda:0"
     await registration.stop()
     assert await found(bus) == []
+
+
+async def test_a_bus_that_is_too_busy_to_answer_has_heard_of_a_service_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(discovery, "_START_TIMEOUT_S", 0.05)
+    with NatsServer(tmp_path) as server:
+        bus = await Bus.connect(server.url, name="test")
+        registration = Registration(
+            bus, "tts", instance="tts-1", addresses={"grpc": "x:5"}, states=list, wanted_device=""
+        )
+        server.process.started().suspend()
+        try:
+            await registration.start()
+        finally:
+            server.process.started().resume()
+        (replica,) = await found(bus)
+        assert replica.grpc_address == "x:5"
+        await registration.stop()
+        await bus.close()
 
 
 async def test_what_was_never_started_can_be_stopped(bus: Bus) -> None:

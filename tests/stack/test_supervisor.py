@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.gateway.conftest import until
 from tests.llm.http_server import Exchange, HttpServer
 from tests.stack.conftest import Run
 from visavis.bundles.store import profile
+from visavis.serving.admission.probes import MachineTime
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
 from visavis.serving.errors import VisavisError
@@ -34,6 +36,7 @@ from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import Child, State, memory_bytes, python_child
 from visavis.tools.stack.restarter import Restarter
 from visavis.tools.stack.rolling import RollingRestart
+from visavis.tools.stack.silence import LONGEST_S, Reading, Silence
 from visavis.tools.stack.supervisor import Stack, StackOptions
 from visavis.v1 import control_pb2, llm_pb2, llm_pb2_grpc, tts_pb2, tts_pb2_grpc
 from visavis.wire import bucket
@@ -323,6 +326,91 @@ async def test_a_process_is_looked_after_whatever_goes_wrong_in_it(tmp_path: Pat
         await child.stop()
 
 
+def judged(share_waited: float, *, on_disk: bool = False) -> Silence:
+    """A silence of a process that spends such a part of it waiting for a core, once it is too long
+    for five seconds in which the process could have spoken.
+    """
+    silence, now_s = Silence(), 100.0
+    while not silence.too_long(5.0):
+        silence.missed(1.0, Reading(now_s, now_s * share_waited, on_disk=on_disk))
+        now_s += 1.0
+    return silence
+
+
+def test_who_waits_for_a_core_or_the_disk_is_not_taken_for_frozen_but_not_waited_for_for_ever() -> (
+    None
+):
+    frozen, starved = judged(0.0), judged(0.9)
+    assert (frozen.lasted_s, str(frozen)) == (5.0, "5 s")
+    assert 40.0 < starved.lasted_s < 50.0 and "machine is busy" in str(starved)
+    assert judged(3.0).lasted_s == judged(0.0, on_disk=True).lasted_s == LONGEST_S
+
+
+class Starved(Child):
+    """A process that has worked, has been silent since, and only waits for a core; or is frozen."""
+
+    looks, frozen = 0, False
+
+    async def beats(self) -> bool:
+        self.working = True
+        self.looks += 1
+        return self.looks == 1
+
+    def reading(self) -> Reading:
+        return Reading(self.looks, 0.0 if self.frozen else self.looks, on_disk=False)
+
+
+async def test_a_process_is_ended_where_it_is_frozen_and_not_where_the_machine_is_busy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(restarter, "BEAT_S", 0.01)
+    monkeypatch.setattr(restarter, "_SILENT_S", 0.05)
+    child = Starved("sleeper", [sys.executable, "-c", "import time; time.sleep(60)"], tmp_path)
+    watching = asyncio.create_task(Restarter(child, {}, MonotonicClock()).run())
+    try:
+        await until(lambda: child.looks > 20)
+        assert not child.ended
+        child.frozen = True
+        await until(lambda: child.ended == "did not answer for 0 s and was ended")
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+        await child.stop()
+
+
+@pytest.mark.parametrize(
+    ("kills", "said"),
+    [(1, "killed by the system, which has no memory.*smaller --profile"), (0, "ended by SIGKILL")],
+)
+async def test_what_the_system_killed_for_memory_is_told_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kills: int, said: str
+) -> None:
+    counted = count(step=kills)
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setattr(restarter, "_MAX_FAILURES", 1)
+    monkeypatch.setattr(restarter, "killed_for_memory", lambda: next(counted))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "dying.py").write_text("import os; os.kill(os.getpid(), 9)")
+    programs = {supervisor.GATEWAY: ["dying"]}
+    with pytest.raises(VisavisError, match=f"gateway cannot be started: it was {said}"):
+        await Stack(StackOptions(tmp_path, programs=programs)).__aenter__()
+
+
+async def test_a_start_that_others_leave_no_processor_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setattr(supervisor, "_LOOK_AT_OTHERS_S", 0.0)
+    machine = (MachineTime(90.0 * n, 100.0 * n) for n in count())
+    monkeypatch.setattr(MachineTime, "now", lambda: next(machine))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "idle.py").write_text("import time; time.sleep(60)")
+    programs = {supervisor.GATEWAY: ["idle"]}
+    said = r"machine is busy: other programs have \d\d% of its processor(.|\n)*gateway did not"
+    with pytest.raises(VisavisError, match=said):
+        await Stack(StackOptions(tmp_path, programs=programs, ready_timeout_s=0.3)).__aenter__()
+
+
 SAYS_MUCH_THEN_LITTLE = """
 import pathlib, sys, time
 print("much " * 1000, flush=True)
@@ -366,7 +454,8 @@ time.sleep(60)
 async def test_a_start_may_compute_for_long_but_not_stand_still(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(restarter, "_MISSES_STARTING", 8)
+    monkeypatch.setattr(restarter, "BEAT_S", 0.1)
+    monkeypatch.setattr(restarter, "_SILENT_STARTING_S", 0.8)
     computed = tmp_path / "computed"
     command = [sys.executable, "-c", COMPUTES_THEN_FREEZES, str(computed)]
     child = Child("compiler", command, tmp_path)

@@ -49,8 +49,7 @@ class OneStack:
 def restart_of(
     stack: OneStack, monkeypatch: pytest.MonkeyPatch, *, free_mib: int = 1000
 ) -> RollingRestart:
-    memory = SimpleNamespace(available=free_mib * MIB)
-    monkeypatch.setattr(rolling.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(rolling, "free_memory_bytes", lambda: free_mib * MIB)
     monkeypatch.setattr(rolling, "memory_bytes", lambda asked: {asked[0].name: 100 * MIB})
     given: Any = stack
     return RollingRestart(given)

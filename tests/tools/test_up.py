@@ -146,6 +146,7 @@ def stack_of(is_ready: Callable[[], None]) -> Any:
         def __init__(self, options: StackOptions) -> None:
             self.options = options
             self.starting = {"face": "compiling"}
+            self.busy = ""
 
         async def __aenter__(self) -> None:
             is_ready()

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from importlib.metadata import version
 
 import nats.errors
-import nats.micro
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.micro.service import Service as MicroService
+from nats.micro.service import ServiceConfig
 
 from visavis.engine.base import EngineState
 from visavis.serving.errors import BusError
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 REFRESH_S = 2.0
 """How old the told device may be: an engine can step down at any time."""
-_STOP_TIMEOUT_S = 2.0
+_START_TIMEOUT_S, _STOP_TIMEOUT_S = 10.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +164,16 @@ class Registration:
     async def start(self) -> None:
         """Answer from now on, and keep what is told of the networks fresh."""
         self._metadata.update(placement(self._states(), self._wanted_device))
-        self._micro = await nats.micro.add_service(
-            self._bus.client,
+        config = ServiceConfig(
             name=micro_name(self._name),
             version=version("visavis"),
             description=f"visavis {self._name} service",
             metadata=self._metadata,
         )
+        self._micro = MicroService(self._bus.client, config)
+        # A server that is too busy to say so hears it all the same, and anew where it was away.
+        with contextlib.suppress(TimeoutError):
+            await self._bus.see_through(self._micro.start(), _START_TIMEOUT_S)
         self._telling.start()
 
     def drain(self) -> None:

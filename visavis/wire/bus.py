@@ -55,6 +55,13 @@ _published = cache(metrics.bus_published_chunks.labels)
 _received = cache(metrics.bus_received_chunks.labels)
 
 
+class _Client(Client):
+    """The NATS client, which waits for a server that is busy wherever it flushes by itself."""
+
+    async def flush(self, timeout: int = _ABANDONED_FLUSH_S) -> None:  # noqa: ASYNC109 - its own
+        await super().flush(timeout)
+
+
 class Bus:
     """One connection to NATS. Make it with `connect`, end it with `close`."""
 
@@ -98,7 +105,7 @@ class Bus:
         """
         _check_address(url)
         over_websocket = url.startswith("ws")
-        client = Client()
+        client = _Client()
         bus = cls(client)
         bus.login = login
         known: dict[str, Any] = {}
@@ -188,7 +195,7 @@ class Bus:
         Raises BusError if it says nothing for so long, or if the connection is closed.
         """
         try:
-            await self.see_through(self._client.flush(timeout=_ABANDONED_FLUSH_S), timeout_s)
+            await self.see_through(self._client.flush(), timeout_s)
         except (nats.errors.Error, OSError, TimeoutError) as error:
             raise BusError(f"flush: {error or 'the server does not answer'}") from error
 

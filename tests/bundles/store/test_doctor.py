@@ -107,6 +107,28 @@ def test_a_python_for_which_there_are_no_packages_is_wrong(monkeypatch: pytest.M
     ]
 
 
+@pytest.mark.parametrize(
+    ("free_gb", "all_gb", "remedy"),
+    [
+        (1.5, 8.0, ""),
+        (1.0, 8.0, "close other programs, or use `visavis up --profile small`"),
+        (0.5, 8.0, "close other programs"),
+        (1.0, 1.0, "use `visavis up --profile small`"),
+        (0.5, 0.6, "take a machine, or a limit, with more memory"),
+    ],
+)
+def test_a_profile_that_does_not_fit_into_memory_comes_with_what_to_do(
+    clinic: Store, monkeypatch: pytest.MonkeyPatch, free_gb: float, all_gb: float, remedy: str
+) -> None:
+    roles = 'asr = ["ear"]\nllm = []\ntts = []\nface = []\n'
+    none = roles.replace('"ear"', "")
+    (clinic.root / "catalog" / "profiles.toml").write_text(f"[small]\n{none}[large]\n{roles}")
+    monkeypatch.setattr(doctor_checks, "free_memory_bytes", lambda: round(free_gb * 1e9))
+    monkeypatch.setattr(doctor_checks, "memory_limit_bytes", lambda: round(all_gb * 1e9))
+    (memory,) = doctor_checks.check_memory(clinic.catalog, clinic.models, "large")
+    assert (memory.level is Level.OK, memory.remedy) == (not remedy, remedy)
+
+
 def test_encoders_that_this_build_lacks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(doctor_checks.CODECS, "libnothing", "smell")
     codecs = found(doctor_checks.check_engines(), "av")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
 import psutil
 
-_TASKS = "/proc/self/task"
+_PROC = "/proc"
 _MEMORY = Path("/proc/meminfo")
 _STATM = Path("/proc/self/statm")
+_VMSTAT = Path("/proc/vmstat")
 _CGROUP = Path("/sys/fs/cgroup")
 _SHORT_BYTES = 128
 
@@ -49,13 +52,37 @@ class MachineTime:
 def usage() -> Usage:
     """Now. Threads that have ended count no more in `waited_s`."""
     used = resource.getrusage(resource.RUSAGE_SELF)
+    return Usage(used.ru_utime + used.ru_stime, waited_s("self"), _machine_s())
+
+
+def waited_s(pid: int | str) -> float:
+    """See `Usage.waited_s`, of any process of this user; 0 where it has gone, too."""
     waited_ns = 0
-    for task in os.listdir(_TASKS) if os.path.isdir(_TASKS) else ():
+    for task in _tasks(pid):
         try:
-            waited_ns += int(_read(f"{_TASKS}/{task}/schedstat").split()[1])
+            waited_ns += int(_read(f"{task}/schedstat").split()[1])
         except (OSError, ValueError, IndexError):
             continue  # it has just ended, or the kernel counts nothing
-    return Usage(used.ru_utime + used.ru_stime, waited_ns / 1e9, _machine_s())
+    return waited_ns / 1e9
+
+
+def kept_by_disk(pid: int) -> bool:
+    """Whether a thread of the process waits for a disk now, and would not even hear a signal."""
+    for task in _tasks(pid):
+        try:
+            if _read(f"{task}/stat").rpartition(b") ")[2].startswith(b"D"):
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def _tasks(pid: int | str) -> list[str]:
+    folder = f"{_PROC}/{pid}/task"
+    try:
+        return [f"{folder}/{task}" for task in os.listdir(folder)]
+    except OSError:
+        return []
 
 
 def _machine_s() -> float:
@@ -110,7 +137,8 @@ def _told_otherwise(ask: Callable[[], int]) -> int:
 
 
 def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
-    """What the machine, or the container, has left; 0 where the system does not tell.
+    """What the machine, or the container, unit or group that we are in, has left; 0 where the
+    system does not tell.
 
     Files that were read and can be read again count as left.
     """
@@ -121,12 +149,65 @@ def free_memory_bytes(cgroup: Path = _CGROUP) -> int:
                 free = int(line.split()[1]) * 1024
     except (OSError, ValueError, IndexError):
         return _told_otherwise(lambda: psutil.virtual_memory().available)
+    for folder in _memory_groups(cgroup):
+        with contextlib.suppress(OSError, ValueError):
+            free = min(free, _left_in(folder))
+    return free
+
+
+def memory_limit_bytes(cgroup: Path = _CGROUP) -> int:
+    """All that this process may use: of the machine, of the container, unit or group it is in."""
+    limit = psutil.virtual_memory().total
+    for folder in _memory_groups(cgroup):
+        with contextlib.suppress(OSError, ValueError):
+            limit = min(limit, _limit_of(folder))
+    return int(limit)
+
+
+def killed_for_memory() -> int:
+    """How many processes the kernel has killed for want of memory since it started, for whatever
+    limit; 0 where it does not tell.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in _VMSTAT.read_text("ascii").splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+@cache
+def _memory_groups(root: Path) -> tuple[Path, ...]:
+    """Folders of the control groups that this process's memory is counted in, of either version."""
     try:
-        limit = int((cgroup / "memory.max").read_text("ascii"))
-        used = int((cgroup / "memory.current").read_text("ascii"))
-        stat = (cgroup / "memory.stat").read_text("ascii").split()
-        counted = dict(zip(stat[::2], stat[1::2], strict=True))
-        used -= int(counted.get("inactive_file", 0))
-    except (OSError, ValueError):
-        return free
-    return min(free, max(0, limit - used))
+        lines = Path(_PROC, "self/cgroup").read_text("utf-8").splitlines()
+    except OSError:
+        return ()
+    found: list[Path] = []
+    for line in lines:
+        number, controllers, path = line.split(":", 2)
+        if number == "0" or "memory" in controllers.split(","):
+            top = root / "memory" if controllers else root
+            inner = top / path.lstrip("/")
+            # In a container the path may be the host's, of which nothing is here.
+            found += [one for one in (inner, *inner.parents) if one.is_relative_to(top)]
+    return tuple(folder for folder in found if any(_limits_in(folder)))
+
+
+def _limits_in(folder: Path) -> Iterator[Path]:
+    files = (folder / "memory.max", folder / "memory.limit_in_bytes")
+    return (file for file in files if file.exists())
+
+
+def _limit_of(folder: Path) -> int:
+    """Raises OSError; ValueError where there is none."""
+    return int(next(_limits_in(folder)).read_text("ascii"))
+
+
+def _left_in(folder: Path) -> int:
+    """Raises OSError, ValueError."""
+    limit, new = _limit_of(folder), (folder / "memory.max").exists()
+    used = int((folder / ("memory.current" if new else "memory.usage_in_bytes")).read_text("ascii"))
+    stat = (folder / "memory.stat").read_text("ascii").split()
+    counted = dict(zip(stat[::2], stat[1::2], strict=True))
+    used -= int(counted.get("inactive_file" if new else "total_inactive_file", 0))
+    return max(0, limit - used)

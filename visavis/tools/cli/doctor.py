@@ -19,6 +19,7 @@ from visavis.tools.cli.doctor_checks import (
     check_engines,
     check_gpus,
     check_machine,
+    check_memory,
     check_nats,
     check_packages,
     check_port,
@@ -35,6 +36,7 @@ def examine(profile: str, model_dir: Path | None, host: str, port: int) -> Itera
     folder = default_model_dir(model_dir)
     catalog.profile(profile)
     yield from check_machine()
+    yield from check_memory(catalog, folder, profile)
     yield from check_gpus()
     yield from check_packages()
     yield from check_engines()

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-import psutil
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -23,11 +22,12 @@ from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
 from visavis.serving.addresses import in_address
+from visavis.serving.admission.probes import free_memory_bytes, memory_limit_bytes
 from visavis.serving.errors import BusError, ModelStoreError
 from visavis.tools.stack.nats_server import CannotListenError, check_listening, nats_server_binary
 
-# The stack with the default weights stays below this; see the memory figure in README.
-ENOUGH_MEMORY_BYTES = 3 << 30
+_PROCESSES_BYTES = 1_000_000_000
+"""What the processes of a stack of one each take beside the weights (docs/machines.md)."""
 EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
 CODECS = {"libx264": "H.264 video", "libvpx": "VP8 video", "aac": "recordings", "libopus": "voice"}
 _TELLING_CPU_FLAGS = (
@@ -59,7 +59,7 @@ class Finding:
 
 
 def check_machine() -> Iterator[Finding]:
-    """Python, platform, processor and memory."""
+    """Python, platform and processor."""
     version, wanted = platform.python_version(), _wanted_python()
     if wanted.contains(version, prereleases=True):
         yield Finding("Python", Level.OK, f"{version} at {sys.executable}")
@@ -76,14 +76,34 @@ def check_machine() -> Iterator[Finding]:
         Level.NOTE if slow else Level.OK,
         f"{usable} usable cores; {shown}" + ("; without AVX2 speech will lag" if slow else ""),
     )
-    memory = psutil.virtual_memory()
-    short = memory.available < ENOUGH_MEMORY_BYTES
+
+
+def check_memory(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding]:
+    """Whether the profile fits into what is left, of the machine, container or unit."""
+    free, total = free_memory_bytes(), memory_limit_bytes()
+    needed = _memory_needed_bytes(catalog, folder, profile)
+    detail = f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB available"
+    if free >= needed:
+        yield Finding("memory", Level.OK, detail)
+        return
+    others = {name: _memory_needed_bytes(catalog, folder, name) for name in catalog.profile_names}
+    fitting = [name for name, least in others.items() if least <= free]
+    remedies = ["close other programs"] if needed <= total else []
+    if fitting:
+        best = max(fitting, key=lambda name: others[name])
+        remedies.append(f"use `visavis up --profile {best}`")
     yield Finding(
         "memory",
-        Level.NOTE if short else Level.OK,
-        f"{memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB available",
-        "close other programs, or use `visavis up --profile tiny`" if short else "",
+        Level.NOTE,
+        f"{detail}; profile {profile} takes about {needed / 2**30:.1f}: with less "
+        "it is slow, or the system kills processes of it",
+        ", or ".join(remedies) or "take a machine, or a limit, with more memory",
     )
+
+
+def _memory_needed_bytes(catalog: Catalog, folder: Path, profile: str) -> int:
+    names = settled_bundles(catalog, profile, folder)
+    return _PROCESSES_BYTES + sum(catalog.manifest(name).size_bytes for name in names)
 
 
 def _wanted_python() -> SpecifierSet:

@@ -20,6 +20,7 @@ from rich.live import Live
 from rich.markup import escape
 
 from visavis.bundles.store import bundle_path
+from visavis.bundles.store.catalogue import default_catalog, default_model_dir
 from visavis.serving.addresses import is_loopback
 from visavis.serving.discovery import Replica
 from visavis.serving.errors import ModelStoreError, SettingsError, VisavisError
@@ -27,6 +28,7 @@ from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import JsonFormatter
 from visavis.serving.settings import env_prefix, secret_in
 from visavis.serving.trust import own_certificate
+from visavis.tools.cli.doctor_checks import Level, check_memory
 from visavis.tools.cli.models import chosen_bundles, pull_missing
 from visavis.tools.shown import Table, output_console
 from visavis.tools.stack.control import (
@@ -190,6 +192,7 @@ def up(
         names = chosen_bundles(profile, console)
         _compile_meanwhile(names, folder)
         pull_missing(names, console)
+        _warn_of_memory(profile, console)
         _tell_of_the_stack(folder, console)
         asyncio.run(_run(options, console, start.close))
 
@@ -275,6 +278,14 @@ def _compile_meanwhile(names: Sequence[str], logs: Path) -> None:
             bundle_path(name)
     except ModelStoreError:
         python_child("drawing", "services.face.compiled", [], logs).start()
+
+
+def _warn_of_memory(profile: str, console: Console) -> None:
+    """Say that there is too little of it before a process is killed for that."""
+    for found in check_memory(default_catalog(), default_model_dir(), profile):
+        if found.level is not Level.OK:
+            said = f"[yellow]Memory is short:[/yellow] {escape(found.detail)}. To mend it: "
+            console.print(said + escape(found.remedy), highlight=False, soft_wrap=True)
 
 
 class _Lasting:
@@ -460,14 +471,18 @@ async def _until_started(
 ) -> None:
     """Wait for either task, and show what the services are busy with meanwhile."""
     told: set[str] = set()
+    told_busy = False
     with console.status(_STARTING) as status:
         while not starting.done() and not stopping.done():
             await asyncio.wait(
                 {starting, stopping}, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
             )
-            busy = [f"{name}: {doing}" for name, doing in stack.starting.items()]
-            status.update("\n  ".join([_STARTING, *busy]))
+            doing = [f"{name}: {what}" for name, what in stack.starting.items()]
+            status.update("\n  ".join(filter(None, [_STARTING, *doing, stack.busy])))
             if not console.is_terminal:  # no spinner there: one line for each
+                if stack.busy and not told_busy:
+                    console.print(stack.busy, highlight=False)
+                told_busy = told_busy or bool(stack.busy)
                 for name in stack.starting.keys() - told:
                     told.add(name)
                     console.print(f"{name}: {stack.starting[name]}", highlight=False)

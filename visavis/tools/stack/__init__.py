@@ -1,6 +1,7 @@
 """A whole stack on one machine: nats-server, four services, the gateway.
 
 - `tether`: a command that ends with the process that wanted it
+- `silence`: how long a process has said nothing though it could have
 - `process`: one child process, started, listened to, ended; where its log lies
 - `restarter`: one child process kept at work
 - `nats_server`: the bus as a child process

@@ -19,6 +19,7 @@ import psutil
 from visavis.serving.addresses import SHARES_PORTS
 from visavis.serving.errors import BusError, VisavisError
 from visavis.tools.stack.process import Child, State
+from visavis.tools.stack.silence import Silence
 
 _START_TIMEOUT_S = 10.0
 _POLL_S = 0.02
@@ -177,13 +178,14 @@ class NatsServer:
 
     def until_listening(self) -> None:
         """Returns once a client can connect. Raises BusError with the log's end."""
-        waited_s = 0.0
+        silence = Silence()
         while not self._listening():
-            if not self.process.runs() or waited_s > _START_TIMEOUT_S:
+            if not self.process.runs() or silence.too_long(_START_TIMEOUT_S):
                 self.stop()
-                raise BusError(f"nats-server did not start: {self.process.log_tail()}")
-            waited_s += _POLL_S
+                said = self.process.log_tail() or f"it said nothing for {silence}"
+                raise BusError(f"nats-server did not start: {said}")
             time.sleep(_POLL_S)
+            silence.missed(_POLL_S, self.process.reading())
         self.process.state = State.READY
 
     def stop(self) -> None:

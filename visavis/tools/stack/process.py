@@ -18,16 +18,20 @@ from typing import IO, BinaryIO
 import psutil
 
 from visavis.large_pages import large_pages
+from visavis.serving.admission.probes import kept_by_disk, waited_s
 from visavis.serving.lifetime.heartbeat import BEAT_S, FD_VARIABLE, WORKING
 from visavis.serving.settings import SECTIONS, env_prefix
 from visavis.serving.trust import state_root
+from visavis.tools.stack.silence import Reading, Silence
 from visavis.tools.stack.tether import WAY, tethered
+from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
 _KILL_AFTER_S = 10.0
 _POLL_S = 0.05
-_SILENT_BEATS = round(10.0 / BEAT_S)
+_LOOK_S = 0.5
+_SILENT_S = 10.0
 _TAIL_BYTES = 2_000
 _PIPE_BYTES = 65_536
 _LONGEST_LOG_BYTES = 32_000_000
@@ -75,6 +79,8 @@ class Child:
         self.state = State.STOPPED
         self.working = False
         """Whether it has said that its start is over."""
+        self.ended = ""
+        """How it has ended last, in words, where it was not told to."""
         self.log_path = log_dir / f"{name}.log"
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
@@ -145,6 +151,15 @@ class Child:
             return float(times.user + times.system)
         return 0.0
 
+    def reading(self) -> Reading:
+        """What the kernel tells of it now, for whoever judges its silence."""
+        now_s = MonotonicClock().now()
+        try:
+            pid = self.started().pid
+        except (psutil.Error, LookupError):
+            return Reading(now_s, 0.0, on_disk=False)
+        return Reading(now_s, waited_s(pid), kept_by_disk(pid))
+
     def kill(self) -> None:
         """End the process at once, frozen or not, and all that it has started."""
         self._send(signal.SIGKILL)
@@ -156,17 +171,22 @@ class Child:
         """
         self.state = State.DRAINING
         self._send_to_command(signal.SIGTERM)
-        missed = 0
+        silence = Silence()
         while self.runs():
             await asyncio.sleep(BEAT_S)
-            missed = 0 if await self.beats() else missed + 1
-            if missed > _SILENT_BEATS:
+            if await self.beats():
+                silence.heard()
+            else:
+                silence.missed(BEAT_S, self.reading())
+            if silence.too_long(_SILENT_S):
                 log.warning("%s has fallen silent while it drains; it is killed", self.name)
                 self.kill()
         await self.stop()
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Ask the process to end, by a signal; kill it if it has not after ten seconds."""
+        """Ask the process to end, by a signal; kill it if it has not after ten seconds in which it
+        could have.
+        """
         await asyncio.to_thread(self.end, number)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> None:
@@ -176,9 +196,13 @@ class Child:
             return
         # Before it works it knows of no other signal that ends it quietly.
         self._send(number if self.working else signal.SIGTERM)
-        try:
-            self._process.wait(_KILL_AFTER_S)
-        except subprocess.TimeoutExpired:
+        silence = Silence()
+        while not silence.too_long(_KILL_AFTER_S):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+                break
+            silence.missed(_LOOK_S, self.reading())
+        else:
             log.warning("%s did not end when it was told to; it is killed", self.name)
             self.kill()
             self._process.wait()

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 from collections import deque
 from collections.abc import Mapping
 
+from visavis.serving.admission.probes import killed_for_memory, memory_limit_bytes
 from visavis.serving.errors import SETTINGS_EXIT_STATUS, VisavisError
 from visavis.serving.lifetime.heartbeat import BEAT_S
 from visavis.tools.stack.process import Child, State
+from visavis.tools.stack.silence import Silence
+from visavis.tools.stack.tether import SIGNALLED
 from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)
 
-# Heartbeats that may be missed in a row. Missed ones are counted and not seconds: where the whole
-# machine is too busy, or asleep, we hear as little as we listen. A start may hold the interpreter
-# for long, in a compiler or while it reads weights: whoever computes then is not frozen.
-_MISSES = round(5.0 / BEAT_S)
+# For how long a process may be silent that could speak. A start may hold the interpreter for long,
+# in a compiler or while it reads weights: whoever computes then is not frozen.
+_SILENT_S = 5.0
 _LOOK_STARTING_S = 0.1
-_MISSES_STARTING = round(60.0 / _LOOK_STARTING_S)
+_SILENT_STARTING_S = 60.0
 
 # A process that fails this often within the window is broken, not unlucky.
 _MAX_FAILURES = 5
@@ -75,6 +78,7 @@ class Restarter:
             except Exception:  # whatever it is: nobody else would look after the process
                 log.exception("%s cannot be watched", self.child.name)
                 why, status = "was not watched for a moment", None
+            self.child.ended = why
             self._back_off.note_failure(self._clock.now())
             hopeless = self._back_off.too_often or status == SETTINGS_EXIT_STATUS
             if hopeless and not self.for_ever:
@@ -91,26 +95,33 @@ class Restarter:
 
         Raises OSError or VisavisError if it cannot be started.
         """
+        killed = lately = killed_for_memory()
         if not self.child.runs():
             self.child.start(self._environ)
-        missed, computed_s = 0, 0.0
+        silence, computed_s = Silence(), 0.0
         while True:
             patient = self.child.starts_long and not self.child.working
             pause_s = _LOOK_STARTING_S if patient else BEAT_S
             status, beats = await asyncio.gather(self._ended(pause_s), self.child.beats())
             if status is not None:
-                return f"ended with status {status}", status
+                return _in_words(status, for_memory=killed_for_memory() > killed), status
             if beats and self.child.working:
                 self._is_ready()
             self.child.shorten_log()
-            if patient and not beats:
+            if patient and not beats and silence.lasted_s >= BEAT_S:
                 before_s, computed_s = computed_s, self.child.computed_s()
                 beats = computed_s > before_s
-            missed = 0 if beats else missed + 1
-            if missed >= (_MISSES_STARTING if patient else _MISSES):
+            if beats:
+                silence.heard()
+                # The sign may be as old as the look before: those until then were others.
+                killed, lately = lately, killed_for_memory()
+            else:
+                # To read so often what one that starts waits for would take a core from it.
+                silence.missed(pause_s, None if patient else self.child.reading())
+            if silence.too_long(_SILENT_STARTING_S if patient else _SILENT_S):
                 self.child.kill()
                 await self.child.wait()
-                return f"did not answer for {missed * pause_s:.0f} s and was ended", None
+                return f"did not answer for {silence} and was ended", None
 
     async def _ended(self, within_s: float) -> int | None:
         """Exit status if the process ends so soon."""
@@ -125,3 +136,17 @@ class Restarter:
             took_s = self._clock.now() - self._failed_at
             log.warning("%s works again after %.1f s", self.child.name, took_s)
             self._failed_at = 0.0
+
+
+def _in_words(status: int, *, for_memory: bool) -> str:
+    """What an exit status means. for_memory: the system has killed something for want of it."""
+    ended_by = -status if status < 0 else status - SIGNALLED
+    if ended_by not in set(signal.Signals):
+        return f"ended with status {status}"
+    if ended_by == signal.SIGKILL and for_memory:
+        all_gib = memory_limit_bytes() / 2**30
+        return (
+            f"was killed by the system, which has no memory left (of {all_gib:.1f} GiB): close "
+            "other programs, or use a smaller --profile"
+        )
+    return f"was ended by {signal.Signals(ended_by).name}"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import psutil
-
+from visavis.serving.admission.probes import free_memory_bytes
 from visavis.serving.errors import VisavisError
 from visavis.tools.stack.process import memory_bytes
 from visavis.tools.stack.supervisor import Stack
@@ -58,7 +57,7 @@ class RollingRestart:
         """Raises VisavisError where there is no room, and nobody else to take the sessions."""
         process = self._stack.children[name]
         needed_bytes = memory_bytes([process])[process.name] * _ROOM
-        free_bytes = psutil.virtual_memory().available
+        free_bytes = free_memory_bytes()
         if needed_bytes <= free_bytes:
             return True
         if not self._stack.siblings(name):

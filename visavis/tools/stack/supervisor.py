@@ -25,6 +25,7 @@ from visavis.serving.addresses import (
     is_loopback,
     machine_addresses,
 )
+from visavis.serving.admission.probes import MachineTime
 from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.lifetime.starting import on_starting
@@ -53,6 +54,9 @@ GATEWAY = "gateway"
 _OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
 _POLL_S = 0.1
 _HTTP_TIMEOUT_S = 3.0
+_BUS_WAIT_S = 30.0
+_LOOK_AT_OTHERS_S = 10.0
+_BUSY_SHARE = 0.6
 _LONGEST_COMPUTING_S = 900.0
 """A start that does nothing but compute for so long will do so for ever."""
 
@@ -92,7 +96,7 @@ class StackOptions:
     """The bus tells its figures over HTTP, see `NatsProcess.monitoring_url`."""
     ready_timeout_s: float = 120.0
     """Longest wait for all to be ready, counted anew whenever a service gets on: tells so, or
-    computes for a twentieth of that."""
+    computes for a twentieth of that, or waits so long for a core."""
 
 
 class Stack:
@@ -132,9 +136,15 @@ class Stack:
         """Beside the children: those that take the place of one, and those that make place."""
         self.starting: dict[str, str] = {}
         """What services say that they are busy with before they are ready, by name."""
+        self.busy = ""
+        """That other programs have most of the machine, where that is so as it starts: a line for a
+        person."""
         self._deadline: asyncio.Timeout | None = None
-        self._computed_s = 0.0
-        """Processor time of those that start, as the deadline was put off for it last."""
+        self._worked_s = 0.0
+        """Processor time that those that start have had or waited for, as the deadline was put off
+        for it last."""
+        self._next_look_s = 0.0
+        """At them."""
 
     @property
     def url(self) -> str:
@@ -198,7 +208,7 @@ class Stack:
         except TimeoutError:
             late = [c for c in self.processes if c.state is not State.READY]
             if complaints := [_complaint(c, "did not become ready") for c in late]:
-                raise VisavisError("\n".join(complaints)) from None
+                raise VisavisError("\n".join(filter(None, [self.busy, *complaints]))) from None
             if unfound := sorted(self._unfound):
                 raise VisavisError(f"not to be found on the bus: {', '.join(unfound)}") from None
             if (said := await self._gateway_says()) != "ok":  # else it was just in time
@@ -222,7 +232,9 @@ class Stack:
         except OSError as error:
             raise VisavisError(f"{folder} cannot hold the bus's keys: {error.strerror}") from error
         operator = self.keys.login(User.OPERATOR)
-        self._bus = await Bus.connect(self._nats.url, name="supervisor", login=operator)
+        self._bus = await Bus.connect(
+            self._nats.url, name="supervisor", wait_s=_BUS_WAIT_S, login=operator
+        )
         # Nobody else may make one.
         names = (*BUCKETS, *RECORDS)
         self._buckets = Keeper("buckets", partial(keep_buckets, self._bus, names))
@@ -248,16 +260,30 @@ class Stack:
         self._put_off()
 
     def _look_for_progress(self, began_s: float) -> None:
-        """Who computes gets on, too, on a machine that is slow or busy."""
-        starts = (c for c in self.processes if c.state is State.STARTING)
-        computed_s = sum(child.computed_s() for child in starts)
-        self._computed_s = min(self._computed_s, computed_s)
-        lately_s = computed_s - self._computed_s
+        """Who computes gets on, or would if others left it a core."""
+        if (now_s := self._clock.now()) < self._next_look_s:
+            return
+        self._next_look_s = now_s + self.options.ready_timeout_s / 120
+        starts = [c for c in self.processes if c.state is State.STARTING]
+        worked_s = sum(c.computed_s() + c.reading().waited_s for c in starts)
+        self._worked_s = min(self._worked_s, worked_s)
+        lately_s = worked_s - self._worked_s
         if lately_s < self.options.ready_timeout_s / 20:
             return
-        if self._clock.now() - began_s < _LONGEST_COMPUTING_S:
-            self._computed_s = computed_s
+        if now_s - began_s < _LONGEST_COMPUTING_S:
+            self._worked_s = worked_s
             self._put_off()
+
+    def _look_at_others(self, before: MachineTime) -> None:
+        now = MachineTime.now()
+        ours_s = sum(child.computed_s() for child in self.processes)
+        theirs_s = now.busy_s - before.busy_s - ours_s
+        share = theirs_s / max(1.0, now.total_s - before.total_s)
+        said = (
+            f"This machine is busy: other programs have {min(1.0, share):.0%} of its processor, "
+            "and the start takes longer. Where they can wait, stop them."
+        )
+        self.busy = said if share >= _BUSY_SHARE else ""
 
     def _put_off(self) -> None:
         if self._deadline is not None and not self._deadline.expired():
@@ -288,10 +314,14 @@ class Stack:
         return environ
 
     async def _until_ready(self) -> None:
-        began_s = self._clock.now()
+        began_s, before = self._clock.now(), MachineTime.now()
+        look_s = began_s + _LOOK_AT_OTHERS_S
         while True:
             await self.refresh()
             self._look_for_progress(began_s)
+            if self._clock.now() >= look_s:
+                look_s = self._clock.now() + _LOOK_AT_OTHERS_S
+                self._look_at_others(before)
             for child in self.processes:
                 if child.state is State.FAILED:
                     raise VisavisError(_complaint(child, "cannot be started"))
@@ -458,4 +488,5 @@ class Stack:
 
 
 def _complaint(child: Child, what: str) -> str:
-    return f"{child.name} {what}; the end of {child.log_path}:\n{child.log_tail()}"
+    why = f": it {child.ended}" if child.ended else ""
+    return f"{child.name} {what}{why}; the end of {child.log_path}:\n{child.log_tail()}"

@@ -21,6 +21,8 @@ import threading
 WAY = "kernel" if sys.platform == "linux" else "guard"
 """What this machine can do."""
 _PR_SET_PDEATHSIG = 1
+SIGNALLED = 128
+"""A guard's exit status where a signal has ended its command is so much more than its number."""
 
 
 def tethered(command: list[str]) -> list[str]:
@@ -46,7 +48,7 @@ def _guard(command: list[str]) -> int:
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, close_fds=False)
     threading.Thread(target=_kill_when_alone, daemon=True).start()
     status = process.wait()
-    return status if status >= 0 else 128 - status
+    return status if status >= 0 else SIGNALLED - status
 
 
 def _kill_when_alone() -> None:
