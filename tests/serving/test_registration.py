@@ -88,6 +88,26 @@ async def test_a_bus_that_is_too_busy_to_answer_has_heard_of_a_service_all_the_s
         await bus.close()
 
 
+async def test_who_knows_how_many_there_are_waits_for_no_others_and_longer_for_those(
+    bus: Bus,
+) -> None:
+    """As long as it has for the first one otherwise."""
+    started = [
+        Registration(
+            bus, name, instance=f"{name}-1", addresses={"grpc": "x"}, states=list, wanted_device=""
+        )
+        for name in ("tts", "face")
+    ]
+    for registration in started:
+        await registration.start()
+    async with asyncio.timeout(10):
+        both = await discover(bus.client, wait_s=60.0, patience_s=60.0, all_are=2)
+        assert [replica.service for replica in both] == ["face", "tts"]
+        assert len(await discover(bus.client, wait_s=0.0, patience_s=0.1, all_are=3)) == 2
+    for registration in started:
+        await registration.stop()
+
+
 async def test_what_was_never_started_can_be_stopped(bus: Bus) -> None:
     await Registration(
         bus, "tts", instance="tts-1", addresses={}, states=list, wanted_device="cpu"

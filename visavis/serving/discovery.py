@@ -64,7 +64,7 @@ def instance_of(label: str) -> str:
 
 
 async def discover(
-    client: Client, *, wait_s: float = 0.3, patience_s: float = 2.0
+    client: Client, *, wait_s: float = 0.3, patience_s: float = 2.0, all_are: int | None = None
 ) -> list[Replica]:
     """Every replica that answers, ordered by service and instance.
 
@@ -73,11 +73,12 @@ async def discover(
 
     The protocol does not say how many will answer: those count that do within `wait_s` of
     the first one. On a machine too busy for any to answer at once the first one has
-    `patience_s`. Raises BusError if the bus is down.
+    `patience_s`. all_are: how many will, where that is known: no more are waited for, and all of
+    them have `patience_s`. Raises BusError if the bus is down.
     """
     found: dict[str, Replica] = {}
     silent: set[str] = set()
-    first = asyncio.Event()
+    first, everybody = asyncio.Event(), asyncio.Event()
 
     async def collect(message: Msg) -> None:
         service = message.subject.rpartition(".")[2]
@@ -90,6 +91,8 @@ async def discover(
         if replica is not None and replica.service == service:
             found[replica.instance] = replica
             first.set()
+            if len(found) == all_are:
+                everybody.set()
 
     inbox = client.new_inbox()
     try:
@@ -101,7 +104,9 @@ async def discover(
                 async with asyncio.timeout(patience_s):
                     await first.wait()
             if found:
-                await asyncio.sleep(wait_s)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(wait_s if all_are is None else patience_s):
+                        await everybody.wait()
         finally:
             await subscription.unsubscribe()
     except (nats.errors.Error, OSError) as error:

@@ -28,7 +28,7 @@ from visavis.wire.clock import MonotonicClock
 
 log = logging.getLogger(__name__)
 
-_KILL_AFTER_S = 10.0
+_KILL_AFTER_S, _KILL_AT_LAST_S = 10.0, 30.0
 _POLL_S = 0.05
 _LOOK_S = 0.5
 _SILENT_S = 10.0
@@ -185,7 +185,7 @@ class Child:
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Ask the process to end, by a signal; kill it if it has not after ten seconds in which it
-        could have.
+        could have, or after thirty.
         """
         await asyncio.to_thread(self.end, number)
 
@@ -197,7 +197,7 @@ class Child:
         # Before it works it knows of no other signal that ends it quietly.
         self._send(number if self.working else signal.SIGTERM)
         silence = Silence()
-        while not silence.too_long(_KILL_AFTER_S):
+        while not silence.too_long(_KILL_AFTER_S, _KILL_AT_LAST_S):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_LOOK_S)
                 break

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONGEST_S = 60.0
-"""A silence lasts no longer, whatever is waited for meanwhile."""
+"""A silence lasts no longer, whatever is waited for meanwhile, where nobody says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Silence:
         waited = f"for {self.waited_s:.0f} s of them it waited for a core or the disk"
         return f"{self.lasted_s:.0f} s (this machine is busy: {waited})"
 
-    def too_long(self, limit_s: float) -> bool:
-        """Whether it could have given one for `limit_s`, and has not."""
-        return self.lasted_s - self.waited_s >= limit_s or self.lasted_s >= LONGEST_S
+    def too_long(self, limit_s: float, longest_s: float = LONGEST_S) -> bool:
+        """Whether it has given none for `limit_s` in which it could have, or for `longest_s`."""
+        return self.lasted_s - self.waited_s >= limit_s or self.lasted_s >= longest_s
 
     def _share_waited(self, now: Reading | None) -> float:
         """The part of the time since the look before."""

@@ -53,7 +53,7 @@ SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
 _OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
 _POLL_S = 0.1
-_HTTP_TIMEOUT_S = 3.0
+_HTTP_TIMEOUT_S = 10.0
 _BUS_WAIT_S = 30.0
 _LOOK_AT_OTHERS_S = 10.0
 _BUSY_SHARE = 0.6
@@ -339,8 +339,11 @@ class Stack:
         """Bring `replicas` and `starting` up to date."""
         assert self._bus is not None
         if self._bus.connected:
+            # Who works has said on the bus that it is there.
+            work = all(child.state is State.READY for child in self.children.values())
+            known = len(self.children) if work and not self._passing else None
             with contextlib.suppress(BusError):  # it may go at any time
-                self.replicas = await discover(self._bus.client)
+                self.replicas = await discover(self._bus.client, all_are=known)
         for name, child in self.children.items():
             if child.state is State.READY:
                 self.starting.pop(name, None)
