@@ -137,6 +137,18 @@ async def test_what_a_process_has_started_counts_as_its_memory(tmp_path: Path) -
     await until(lambda: memory_bytes([parent]) == {"parent": 0})
 
 
+@pytest.mark.skipif(tether.WAY != "kernel", reason="no kernel that could be told")
+async def test_where_memory_is_short_who_is_started_again_goes_before_who_does_it(
+    tmp_path: Path,
+) -> None:
+    tell = "print(open('/proc/self/oom_score_adj').read())"
+    child = Child("teller", [sys.executable, "-c", tell], tmp_path)
+    child.start()
+    assert await child.wait() == 0
+    own = int(Path("/proc/self/oom_score_adj").read_text())  # noqa: ASYNC240  # of the kernel's
+    assert min(own + 1, 1000) <= int(child.log_path.read_text()) <= 1000
+
+
 async def test_a_process_is_told_no_other_ones_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
