@@ -48,20 +48,21 @@ def health(_: Sequence[str]) -> None:
         scheme = "http" if all(value in _NOT_GIVEN for value in given) else "https"
         # It is our own process that is asked: no certificate is looked at.
         url = f"{scheme}://127.0.0.1:{port}/readyz"
-        httpx.get(url, timeout=_TIMEOUT_S, verify=False).raise_for_status()
+        httpx.get(url, timeout=_TIMEOUT_S, verify=False, trust_env=False).raise_for_status()
         return
     import grpc
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from visavis.serving.authentication.access import Certificates
+    from visavis.serving.way_out import PAST_PROXIES
 
     files = (os.environ.get(f"VISAVIS_{service.upper()}_STACK_TLS_{k}") for k in _INSIDE)
     credentials = Certificates(*(Path(file) if file else None for file in files)).client()
-    address, named = f"127.0.0.1:{port}", [("grpc.ssl_target_name_override", service)]
+    address, named = f"127.0.0.1:{port}", ("grpc.ssl_target_name_override", service)
     opened = (
-        grpc.insecure_channel(address)
+        grpc.insecure_channel(address, [PAST_PROXIES])
         if credentials is None
-        else grpc.secure_channel(address, credentials, named)
+        else grpc.secure_channel(address, credentials, [PAST_PROXIES, named])
     )
     with opened as channel:
         stub = health_pb2_grpc.HealthStub(channel)

@@ -16,3 +16,9 @@
 `whole_file`: files that are there whole or not at all.
 `large_pages`: memory of a process in large pages.
 """
+
+import os
+
+# ONNX Runtime tells Microsoft of each start and each network that it loads, and gives the machine a
+# number in ~/.cache, unless this is said before it is imported.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")

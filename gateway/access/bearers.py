@@ -21,6 +21,7 @@ from gateway.access.callers import Caller, Role
 from gateway.access.keys import JwtSection
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.settings import secret_in
+from visavis.serving.way_out import way_to, why_not
 
 log = logging.getLogger(__name__)
 
@@ -134,11 +135,12 @@ class Bearers:
             if not self._remote:
                 self._take(await asyncio.to_thread(self._file.read_bytes))
                 return
-            async with httpx.AsyncClient(timeout=_FETCH_S) as http:
+            async with httpx.AsyncClient(timeout=_FETCH_S, **way_to(self._section.jwks)) as http:
                 answer = await http.get(self._section.jwks)
             self._take(answer.raise_for_status().content)
-        except (OSError, ValueError, httpx.HTTPError, jwt.PyJWTError) as error:
-            log.warning("jwt.jwks: %s tells no keys: %r", self._section.jwks, error)
+        except (OSError, ValueError, httpx.HTTPError, jwt.PyJWTError, SettingsError) as error:
+            told = why_not(self._section.jwks, error)
+            log.warning("jwt.jwks: %s tells no keys: %s", self._section.jwks, told)
 
     def _take(self, content: bytes) -> None:
         """Raises ValueError, PyJWTError."""

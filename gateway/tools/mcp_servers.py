@@ -25,6 +25,7 @@ from gateway.api.events import explain
 from gateway.tools.offers import ToolOffer
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.lifetime.supervision import Keeper
+from visavis.serving.way_out import by_proxy, way_to
 
 log = logging.getLogger(__name__)
 
@@ -176,9 +177,8 @@ class _Link:
                 known, self._tools, self._client = bool(self._tools), {}, None
                 failures = 0 if known else failures + 1
                 pause_s = _PAUSES_S[min(failures, len(_PAUSES_S) - 1)]
-                log.warning(
-                    "mcp server %s: %s; tried again in %g s", self.name, _reason(error), pause_s
-                )
+                why = _reason(error) + (by_proxy(self._server.url) if self._server.url else "")
+                log.warning("mcp server %s: %s; tried again in %g s", self.name, why, pause_s)
                 self.tried.set()
                 await asyncio.sleep(pause_s)
 
@@ -249,7 +249,7 @@ async def _client_of(server: McpServer, stack: AsyncExitStack) -> Any:
 
         # A server may hold an answer open for as long as it works on it: a call has its own limit.
         timeout = httpx2.Timeout(CONNECT_S, read=300.0)
-        http = httpx2.AsyncClient(headers=server.headers, timeout=timeout)
+        http = httpx2.AsyncClient(headers=server.headers, timeout=timeout, **way_to(server.url))
         await stack.enter_async_context(http)
         where = streamable_http_client(server.url, http_client=http)
     return Client(where, cache=None)

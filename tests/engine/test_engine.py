@@ -1,5 +1,7 @@
 """The conformance suite that every engine backend must pass."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -218,3 +220,10 @@ def test_eight_bit_products_are_exact_on_every_processor(
 def test_unknown_backend_lists_what_exists(model: Path) -> None:
     with pytest.raises(EngineLoadError, match="onnxruntime"):
         open_engine(model, backend="abacus")
+
+
+def test_onnx_runtime_keeps_no_account_of_who_runs_it(tmp_path: Path) -> None:
+    """Left to itself it gives the machine a number, kept at home, and tells Microsoft."""
+    opened = "import visavis, onnxruntime"
+    subprocess.run([sys.executable, "-c", opened], env={"HOME": str(tmp_path)}, check=True)
+    assert list(tmp_path.iterdir()) == []

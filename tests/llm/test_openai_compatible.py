@@ -432,6 +432,19 @@ async def test_a_server_without_a_list_will_do_if_the_model_is_named() -> None:
         assert backend.model == "mine"
 
 
+async def test_a_server_on_this_machine_is_asked_past_every_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with pair(streaming(piece("Hello."), end())) as (backend, _):
+        assert [delta.text for delta in await answer(backend) if delta.text] == ["Hello."]
+    elsewhere = OpenAiCompatibleBackend("http://a.test/v1", model="m", slots=1, context_tokens=100)
+    with pytest.raises(EngineLoadError, match=r"a.test/v1: .* by the proxy http://127.0.0.1:1 "):
+        await elsewhere.load()
+    await elsewhere.close()
+
+
 async def test_no_server_at_all_is_named() -> None:
     async with HttpServer(streaming()).running() as server:
         url = server.url

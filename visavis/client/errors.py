@@ -5,7 +5,8 @@ from __future__ import annotations
 import httpx
 import websockets
 
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import SettingsError, VisavisError
+from visavis.serving.way_out import by_proxy, proxy_to, why_not
 
 _SESSION_MOVED, SESSION_ENDED = 1012, 4410
 _LARGEST_PORT = 65_535
@@ -27,7 +28,7 @@ class NoGatewayError(GatewayError):
     """Nobody listens at the address."""
 
     def __init__(self, url: str) -> None:
-        super().__init__("unreachable", f"no gateway answers at {url}")
+        super().__init__("unreachable", f"no gateway answers at {url}{by_proxy(url)}")
 
 
 def check_address(url: str) -> None:
@@ -40,6 +41,14 @@ def check_address(url: str) -> None:
         raise GatewayError("bad_address", f"{url}: not an address as http://HOST:PORT is one")
     if address.port is not None and address.port > _LARGEST_PORT:
         raise GatewayError("bad_address", f"{url}: ports end at {_LARGEST_PORT}")
+
+
+def proxy_named(url: str) -> str | None:
+    """The proxy by which a gateway is reached; None: by none. Raises GatewayError."""
+    try:
+        return proxy_to(url)
+    except SettingsError as error:
+        raise GatewayError("bad_proxy", str(error)) from None
 
 
 def check_key(key: str) -> None:
@@ -95,7 +104,7 @@ def unreachable(url: str, error: Exception, *, answered: bool = False) -> Gatewa
         return told
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return NoGatewayError(url)
-    return GatewayError("unreachable", f"{url}: {error}")
+    return GatewayError("unreachable", f"{url}: {why_not(url, error)}")
 
 
 def not_as_the_address_says(url: str, error: Exception) -> GatewayError | None:

@@ -17,6 +17,7 @@ from visavis.client.errors import (
     check_address,
     check_key,
     not_as_the_address_says,
+    proxy_named,
     refusal,
     unreachable,
 )
@@ -57,13 +58,17 @@ class GatewayClient:
     Of https, certificates are believed that the system trusts or SSL_CERT_FILE names, and the one
     that a gateway of this user on this machine signed itself.
 
+    Where the environment names a proxy (HTTPS_PROXY, HTTP_PROXY, ALL_PROXY), it is used, unless
+    NO_PROXY has the gateway's host or that is this machine.
+
     A session that `session` makes is used with the token that comes with it, all else with the key.
     """
 
     def __init__(self, url: str, api_key: str = "", *, reconnect_s: float = 30.0) -> None:
         """reconnect_s: so long a session's lost connection is tried again; 0: not at all.
 
-        Raises GatewayError for an address that cannot be asked, or a key that cannot be sent.
+        Raises GatewayError for an address that cannot be asked, a key that cannot be sent, or a
+        proxy that cannot be used.
         """
         check_address(url)
         check_key(api_key)
@@ -75,8 +80,13 @@ class GatewayClient:
         # Read where they are wanted alone: that takes 40 ms.
         self.tls = client_context() if self.url.startswith("https:") else None
         """By which a gateway with https is known."""
+        self._proxy = proxy_named(self.url)
         self._http = httpx.AsyncClient(
-            base_url=self.url, timeout=_TIMEOUT_S, trust_env=False, verify=self.tls or False
+            base_url=self.url,
+            timeout=_TIMEOUT_S,
+            proxy=self._proxy,
+            trust_env=False,
+            verify=self.tls or False,
         )
         self._answered = False
         """Whether the gateway has answered at all: then the address is as it should be."""
@@ -267,7 +277,7 @@ class GatewayClient:
             ping_interval=_PING_EVERY_S,
             ping_timeout=_PING_EVERY_S,
             ssl=self.tls,
-            proxy=None,
+            proxy=self._proxy,
         )
 
 

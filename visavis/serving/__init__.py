@@ -5,6 +5,7 @@
 - `lifetime/`: from a process' first word to its last, and what runs beside its work.
 - `addresses`: under which addresses this machine is reached by others, and who shares a port.
 - `trust`: certificates: where our own lies, and which ones our clients believe.
+- `way_out`: by which proxy others' servers are reached.
 - `discovery`: who serves what where, by the NATS micro protocol.
 - `stage`: one session at one service: its epoch, the one turn at work, its Attach stream.
 - `admission/`: whether deadlines hold with one session more.

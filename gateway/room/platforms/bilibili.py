@@ -31,6 +31,7 @@ from websockets.asyncio.client import ClientConnection
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.platforms.connection import QUIET, PlatformError, RefusedError, told
 from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.way_out import socket_way_to, way_to, why_not
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,9 @@ class Bilibili:
 
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
         """See `Adapter`."""
-        async with httpx.AsyncClient(base_url=self._url, timeout=_TIMEOUT_S) as http:
+        async with httpx.AsyncClient(
+            base_url=self._url, timeout=_TIMEOUT_S, **way_to(self._url)
+        ) as http:
             begun = await self._begin(http)
             link = begun.links[self._tries % len(begun.links)]
             self._tries += 1
@@ -148,6 +151,7 @@ class Bilibili:
                     open_timeout=_TIMEOUT_S,
                     max_size=_LARGEST_BYTES,
                     logger=QUIET,
+                    **socket_way_to(link),
                 ) as socket:
                     await socket.send(packet(Operation.AUTH, begun.auth_body.encode()))
                     beats = (_beat(socket), self._keep_up(http, begun.game, socket))
@@ -155,7 +159,7 @@ class Bilibili:
                         async for comment in self._read(socket, on_live):
                             yield comment
             except (OSError, TimeoutError, websockets.WebSocketException) as error:
-                raise PlatformError(f"bilibili: {error or type(error).__name__}") from error
+                raise PlatformError(f"bilibili: {why_not(link, error)}") from error
             finally:
                 await self._end(http, begun.game)
 
@@ -227,7 +231,7 @@ class Bilibili:
             answer = await http.post(path, content=content, headers=headers)
             found: Any = answer.json()
         except (httpx.HTTPError, ValueError) as error:
-            raise PlatformError(f"bilibili: {type(error).__name__} for {path}") from error
+            raise PlatformError(f"bilibili: {path}: {why_not(self._url, error)}") from error
         if not isinstance(found, dict) or found.get("code") != 0:
             code = found.get("code") if isinstance(found, dict) else None
             said = found.get("message", "") if isinstance(found, dict) else ""

@@ -25,6 +25,7 @@ from gateway.room.platforms.connection import (
     shortened,
     told,
 )
+from visavis.serving.way_out import socket_way_to, why_not
 
 URL = "wss://irc-ws.chat.twitch.tv:443"
 LONGEST_POST = 500
@@ -172,6 +173,7 @@ class Twitch:
                 open_timeout=_OPEN_S,
                 max_size=_LARGEST_MESSAGE,
                 logger=QUIET,
+                **socket_way_to(self._url),
             ) as socket:
                 await self._greet(socket)
                 self._socket = socket
@@ -183,7 +185,7 @@ class Twitch:
                     for comment in told(comments_of, line, time.monotonic(), time.time()):
                         yield comment
         except (OSError, TimeoutError, websockets.WebSocketException) as error:
-            raise PlatformError(f"twitch: {error or type(error).__name__}") from error
+            raise PlatformError(f"twitch: {why_not(self._url, error)}") from error
         finally:
             self._socket = None
 

@@ -16,6 +16,7 @@ import httpx
 
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.platforms.connection import PlatformError, RefusedError, shortened, told
+from visavis.serving.way_out import way_to, why_not
 
 URL = "https://www.googleapis.com/youtube/v3"
 LONGEST_POST = 200
@@ -93,7 +94,9 @@ class YouTube:
             await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
 
     def _client(self) -> httpx.AsyncClient:
-        return httpx.AsyncClient(base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S)
+        return httpx.AsyncClient(
+            base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, **way_to(self._url)
+        )
 
     async def _look_up(self, http: httpx.AsyncClient) -> str:
         asked = {"id": self._video_id, "part": "liveStreamingDetails"}
@@ -115,7 +118,7 @@ class YouTube:
             answer = await http.request(method, path, params=asked, json=body)
             found: Any = answer.json()
         except (httpx.HTTPError, ValueError) as error:
-            raise PlatformError(f"youtube: {type(error).__name__} for {path}") from error
+            raise PlatformError(f"youtube: {path}: {why_not(self._url, error)}") from error
         if not isinstance(found, dict):
             raise PlatformError(f"youtube: an answer to {path} that cannot be read")
         if answer.is_success:

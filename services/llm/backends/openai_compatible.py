@@ -30,6 +30,7 @@ from visavis.serving.errors import (
     SettingsError,
     VisavisError,
 )
+from visavis.serving.way_out import by_proxy, way_to, why_not
 
 log = logging.getLogger(__name__)
 
@@ -97,6 +98,7 @@ class OpenAiCompatibleBackend:
             headers={"Authorization": f"Bearer {key}"} if (key := _checked_key(api_key)) else {},
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
+            **way_to(self._url),
         )
 
     async def load(self) -> None:
@@ -208,16 +210,18 @@ class OpenAiCompatibleBackend:
 
     def _explain(self, error: httpx.HTTPError) -> str:
         if isinstance(error, httpx.ConnectTimeout | httpx.ConnectError):
-            return f"no language model server answers at {self._url}"
+            return f"no language model server answers at {self._url}: {why_not(self._url, error)}"
         if isinstance(error, httpx.PoolTimeout):
             return f"every connection to {self._url} is busy"
         if isinstance(error, httpx.TimeoutException):
             return f"{self._url} sent nothing for {self._read_timeout_s:g} s"
-        return f"the connection to {self._url} broke: {error or type(error).__name__}"
+        return f"the connection to {self._url} broke: {why_not(self._url, error)}"
 
     def _status_error(self, status: int, text: str) -> VisavisError:
         """Our error for an answer of the server with a status that is no success."""
         reason = f"{self._url} answered {status}: {_message_in(text)}"
+        if status == 407:
+            return EngineError(reason + by_proxy(self._url))
         if status in (401, 403):
             return EngineError(f"{reason}; check `api_key`")
         if status == 404:

@@ -23,10 +23,12 @@ from visavis.serving.errors import (
     InvalidInputError,
     VisavisError,
 )
+from visavis.serving.way_out import PAST_PROXIES
 from visavis.v1 import kserve_pb2 as pb
 from visavis.v1.kserve_pb2_grpc import GRPCInferenceServiceStub
 
 _OPTIONS: Sequence[tuple[str, int]] = (
+    PAST_PROXIES,
     ("grpc.max_receive_message_length", -1),
     # A server that was started anew is found again within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),

@@ -25,6 +25,7 @@ from visavis.serving.authentication.proof import (
     new_nonce,
 )
 from visavis.serving.errors import UnauthenticatedError
+from visavis.serving.way_out import PAST_PROXIES
 from visavis.wire.clock import unix_s
 
 # Probes of Kubernetes and Docker cannot prove anything, and learn no more than yes or no.
@@ -121,10 +122,10 @@ def _opened(
     options: Sequence[tuple[str, Any]],
 ) -> grpc.aio.Channel:
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options)
+        return grpc.aio.insecure_channel(address, [*options, PAST_PROXIES])
     # Replicas come and go, and so do their addresses: the certificate names the service.
     named = ("grpc.ssl_target_name_override", service)
-    return grpc.aio.secure_channel(address, credentials, [*options, named])
+    return grpc.aio.secure_channel(address, credentials, [*options, PAST_PROXIES, named])
 
 
 class Door:

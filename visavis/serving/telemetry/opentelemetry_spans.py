@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from typing import Any
+from urllib.parse import urlsplit
 
 from opentelemetry.context import Context
 from opentelemetry.sdk.resources import Resource
@@ -18,8 +20,10 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, set_span_in_
 from opentelemetry.trace import Tracer as OtelTracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 from visavis.serving.telemetry.traces import FILE_VARIABLE, HEADER, Attributes, Kind
+from visavis.serving.way_out import PAST_PROXIES
 from visavis.wire.clock import epoch_ns
 
 _KINDS: Mapping[Kind, SpanKind] = {
@@ -137,7 +141,22 @@ def _otlp() -> SpanExporter:
             OTLPSpanExporter as GrpcExporter,
         )
 
-        return GrpcExporter()
+        # Its type knows of texts alone, gRPC of numbers as well.
+        past: Any = (PAST_PROXIES,)
+        return GrpcExporter(channel_options=past if _is_here() else None)
+    import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter()
+    session = requests.Session() if _is_here() else None
+    if session is not None:
+        session.trust_env = False
+    return OTLPSpanExporter(session=session)
+
+
+def _is_here() -> bool:
+    """Whether the collector is on this machine, which no proxy of the environment reaches."""
+    named = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get(
+        "OTEL_EXPORTER_OTLP_ENDPOINT", ""
+    )
+    where = urlsplit(named if "//" in named else f"//{named or 'localhost'}")
+    return is_loopback(where.hostname or "")

@@ -1,0 +1,115 @@
+"""How servers are reached where the environment names a proxy: those of others by it.
+
+The processes of a stack reach each other past it.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+from contextlib import suppress
+from typing import TypedDict
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from visavis.serving.addresses import is_every_address, is_loopback
+from visavis.serving.errors import SettingsError
+from visavis.serving.trust import client_context
+
+PAST_PROXIES = ("grpc.enable_http_proxy", 0)
+"""Of a channel's options. Left to itself gRPC asks the proxy of `http_proxy` for every address,
+even one on this machine.
+"""
+_VARIABLES = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
+"""By the scheme of an address, the variable that names its proxy."""
+
+
+class Way(TypedDict):
+    """What httpx is told to go by it."""
+
+    proxy: str | None
+    verify: ssl.SSLContext | bool
+    trust_env: bool
+
+
+def way_to(url: str) -> Way:
+    """How a client of `url`, and of no other host, goes there. Raises SettingsError."""
+    secure = url.startswith("https:")
+    return Way(proxy=proxy_to(url), verify=client_context() if secure else False, trust_env=False)
+
+
+class SocketWay(TypedDict):
+    """What websockets is told to go by it."""
+
+    proxy: str | None
+    ssl: ssl.SSLContext | None
+
+
+def socket_way_to(url: str) -> SocketWay:
+    """The same for a WebSocket. Raises SettingsError."""
+    return SocketWay(proxy=proxy_to(url), ssl=client_context() if url.startswith("wss:") else None)
+
+
+def proxy_to(url: str) -> str | None:
+    """The proxy by which `url` is reached, with its login; None: by none.
+
+    As HTTPS_PROXY, HTTP_PROXY and ALL_PROXY have it, on macOS else the system's settings; but this
+    machine is never reached by one, and NO_PROXY may name networks (10.0.0.0/8), too.
+    Raises SettingsError for a proxy that is none of HTTP.
+    """
+    where = urlsplit(url)
+    host = where.hostname or ""
+    if is_loopback(host) or (host and is_every_address(host)) or _is_past(host, where.port):
+        return None
+    named = getproxies()
+    proxy = named.get(_VARIABLES.get(where.scheme, "")) or named.get("all")
+    if not proxy:
+        return None
+    if "://" not in proxy:
+        proxy = f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")) or not urlsplit(proxy).hostname:
+        raise SettingsError(
+            f"{host} cannot be reached by the proxy {_without_login(proxy)} that the environment "
+            "names: http://HOST:PORT is wanted in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or "
+            f"{host} in NO_PROXY"
+        )
+    return proxy
+
+
+def by_proxy(url: str) -> str:
+    """ " by the proxy …", as it stands after the reason why `url` is not reached; or nothing."""
+    with suppress(SettingsError):
+        if proxy := proxy_to(url):
+            return f" by the proxy {_without_login(proxy)} (NO_PROXY goes past it)"
+    return ""
+
+
+def why_not(url: str, error: BaseException) -> str:
+    """Why `url` was not reached, as httpx or websockets have it."""
+    said = str(error) or type(error).__name__
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        reason = said.partition("failed: ")[2].partition(" (_ssl")[0] or said
+        said = f"its certificate is not believed ({reason}): SSL_CERT_FILE names a CA of one's own"
+    return said + by_proxy(url)
+
+
+def _is_past(host: str, port: int | None) -> bool:
+    if proxy_bypass(host) or (port is not None and proxy_bypass(f"{host}:{port}")):
+        return True
+    with suppress(ValueError):
+        address = ipaddress.ip_address(host.partition("%")[0])
+        return any(address in network for network in _networks(getproxies().get("no", "")))
+    return False
+
+
+def _networks(no_proxy: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    found = []
+    for one in no_proxy.split(","):
+        with suppress(ValueError):
+            found.append(ipaddress.ip_network(one.strip(" []"), strict=False))
+    return found
+
+
+def _without_login(proxy: str) -> str:
+    scheme, _, rest = proxy.partition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
