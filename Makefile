@@ -11,11 +11,12 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Whatever the environment says: dozens of processes import the same modules.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install run test browser proxies clients frameworks gpu-test check audit fuzz protos lock clean help
+.PHONY: install run wheels test browser proxies clients frameworks gpu-test check audit fuzz protos lock clean help
 
 help:
 	@echo "make run    set everything up, pull the weights, start the avatar"
 	@echo "make install  set everything up, start nothing"
+	@echo "make wheels  every package as a file, in wheels/; make install WHEELS=wheels needs no network"
 	@echo "make test   set everything up, run every check and test"
 	@echo "make test ARGS=tests/asr  these tests only"
 	@echo "make browser  install Chromium for the browser tests (apt, needs root)"
@@ -89,10 +90,16 @@ check: $(VENV)/.test
 # index stands in pip's own settings, pip installs the same files.
 UV := $(BIN)/uv --no-config pip
 LOCKED := --require-hashes --no-deps -r
+# A company's authority: pip and uv each know one of these names.
+AUTHORITY := $(or $(SSL_CERT_FILE),$(REQUESTS_CA_BUNDLE),$(CURL_CA_BUNDLE),$(PIP_CERT))
+# Where there is no network: the folder that `make wheels` has filled elsewhere.
+FROM := $(if $(WHEELS),--no-index --find-links "$(WHEELS)")
 define install
-	@$(PIP) install --quiet $(LOCKED) requirements/uv.lock && $(UV) install $(LOCKED) $(1) || \
+	@$(if $(AUTHORITY),export SSL_CERT_FILE="$(AUTHORITY)" REQUESTS_CA_BUNDLE="$(or $(REQUESTS_CA_BUNDLE),$(AUTHORITY))";) \
+	$(PIP) install --quiet $(FROM) $(LOCKED) requirements/uv.lock && $(UV) --system-certs install $(FROM) $(LOCKED) $(1) || \
 	  { echo "uv could not install it; pip tries"; \
-	    $(PIP) install --quiet --progress-bar on --no-compile $(LOCKED) $(1); }
+	    $(PIP) install --quiet --progress-bar on --no-compile $(FROM) $(LOCKED) $(1); } || \
+	  { echo "Packages cannot be had: behind a company's proxy, or without a network, see docs/machines.md"; exit 1; }
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 endef
 
@@ -114,6 +121,10 @@ $(VENV)/.run: $(RUN_LOCK) pyproject.toml | $(VENV)/bin/python
 $(VENV)/.test: $(TEST_LOCK) pyproject.toml | $(VENV)/bin/python
 	$(call install,$(TEST_LOCK))
 	@touch $@ $(VENV)/.run
+
+wheels: | $(VENV)/bin/python
+	$(PIP) download --quiet --progress-bar on --only-binary :all: -d wheels $(LOCKED) requirements/uv.lock
+	$(PIP) download --quiet --progress-bar on --only-binary :all: -d wheels $(LOCKED) $(RUN_LOCK)
 
 audit: $(VENV)/.test
 	@$(BIN)/python -m tests.audit $(ARGS)

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from gateway.api.choices import Persona
 from gateway.faces.destinations import Destination, destination
@@ -22,8 +22,9 @@ from visavis.serving.settings import Settings
 
 _BETS = SpeculationLimits()
 _FILLERS = {"en": "One moment, please.", "zh": "请稍等。"}
-# Nothing in it may end a header's value, or begin another policy.
+# Nothing in it may end a header's value, or begin another policy, which knows no IPv6 addresses.
 _ORIGIN = re.compile(r"https?://(\*\.)?[A-Za-z0-9.-]+(:\d{1,5})?")
+_ORIGIN_BY_IPV6 = re.compile(r"https?://\[[0-9A-Fa-f:.]+\](:\d{1,5})?")
 _USUAL_PORT = re.compile(r"https://.*:443|http://.*:80")
 # Of a host, or an IPv6 address, which a port behind a name is not.
 _NAME = re.compile(r"[A-Za-z0-9._-]+|[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*")
@@ -330,9 +331,11 @@ class GatewaySettings(Settings):
 
     @field_validator("embed_origins", "allowed_origins")
     @classmethod
-    def _origins(cls, origins: list[str]) -> list[str]:
+    def _origins(cls, origins: list[str], info: ValidationInfo) -> list[str]:
+        by_ipv6 = info.field_name == "allowed_origins"
         for origin in origins:
-            if not _ORIGIN.fullmatch(origin):
+            known = _ORIGIN.fullmatch(origin) or (by_ipv6 and _ORIGIN_BY_IPV6.fullmatch(origin))
+            if not known:
                 raise ValueError(f"{origin!r} is not an origin such as https://shop.example:8443")
             if _USUAL_PORT.fullmatch(origin):
                 raise ValueError(f"{origin!r}: leave its port out, as browsers do")

@@ -31,6 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 from gateway.access.callers import Caller, Limits, Role
 from gateway.access.limits import MOST_A_MINUTE
 from gateway.api.events import why_of
+from visavis.serving.addresses import is_loopback
 from visavis.serving.errors import SettingsError
 
 SHORTEST_KEY = 16
@@ -103,7 +104,7 @@ class JwtSection(LimitsSection):
         if not self.jwks and self.secret_file is None:
             raise ValueError("jwks or secret_file is wanted, else no JWT could be verified")
         where = urlsplit(self.jwks)
-        if where.scheme == "http" and where.hostname not in ("127.0.0.1", "localhost"):
+        if where.scheme == "http" and not is_loopback(where.hostname or ""):
             raise ValueError("jwks: keys are fetched with https, from another machine")
         return self
 

@@ -20,6 +20,7 @@ from gateway.access.doorkeeper import Doorkeeper, UnauthenticatedError
 from gateway.api.state import CALLER
 from gateway.openai.errors import body_of, is_openai
 from gateway.settings import GatewaySettings
+from visavis.serving.addresses import is_loopback
 
 JSON_LIMIT_BYTES = 1_000_000
 # Field names and boundaries around a photo.
@@ -28,7 +29,6 @@ FORM_EXTRA_BYTES = 100_000
 # The page must load before it can ask for the key, and probes carry none.
 _OPEN_PATHS = ("/", "/healthz", "/readyz", "/docs", "/openapi.json")
 _OPEN_PREFIXES = ("/static/", "/docs/")
-_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
 
 SUBPROTOCOL = "visavis"
 """The one WebSocket subprotocol that is ever confirmed, to clients that offer it."""
@@ -122,7 +122,7 @@ class AccessControl:
     def _foreign(self, headers: Headers) -> Refusal | None:
         host = headers.get("host", "")
         name = _name_of(f"//{host}")
-        if self._loopback and name not in (*_LOOPBACK_NAMES, *self._hosts):
+        if self._loopback and not (is_loopback(name) or name in self._hosts):
             return 403, "forbidden_host", f"host: {name[:80]!r} is not this machine's own name"
         origin = headers.get("origin")
         if origin:

@@ -84,7 +84,8 @@ def _bound(host: str, port: int, *, shared: bool) -> list[socket.socket]:
     except OSError as error:
         for one in bound:
             one.close()
-        raise VisavisError(f"port: cannot listen on {host}:{port}: {error.strerror}") from error
+        at = f"{in_address(host)}:{port}"
+        raise VisavisError(f"port: cannot listen on {at}: {error.strerror}") from error
     return bound
 
 

@@ -16,6 +16,7 @@ import httpx
 import pytest
 import pytest_asyncio
 import websockets
+from aiortc.rtcicetransport import connection_kwargs
 from fastapi.routing import APIRoute
 
 from gateway.api.access import origins_pattern
@@ -23,6 +24,7 @@ from gateway.edge import self_signed
 from gateway.edge.patience import Look, Patience, Verdict, Waits, Watch
 from gateway.edge.tls import Tls, open_tls
 from gateway.playout.sinks.ice import IceServers
+from gateway.playout.sinks.webrtc import configuration
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import Rig, RunningGateway, another
 from visavis.client import GatewayClient, GatewayError
@@ -215,7 +217,9 @@ def test_an_origin_that_is_none_is_refused(origin: str) -> None:
 def test_an_origin_that_no_browser_sends_is_refused() -> None:
     with pytest.raises(ValueError, match="leave its port out"):
         GatewaySettings(allowed_origins=["https://shop.example:443"])
-    GatewaySettings(allowed_origins=["http://shop.example:443"])
+    GatewaySettings(allowed_origins=["http://shop.example:443", "http://[fd00::1]:5173"])
+    with pytest.raises(ValueError, match="is not an origin"):  # no policy can name it
+        GatewaySettings(embed_origins=["http://[fd00::1]:5173"])
 
 
 # ------------------------------------------------------------ what answers say
@@ -325,6 +329,15 @@ def test_a_turn_servers_password_is_what_it_makes_of_its_secret() -> None:
     (told,) = IceServers(["turn:turn.example"], "secret", 86_400).of("abc", 1_700_000_000.5)
     assert told.username == "1700086400:abc"
     assert told.credential == "0OrSUldgWXBwpUJwwothdtlrU8w="
+
+
+def test_a_turn_server_by_ipv6_is_for_browsers_alone() -> None:
+    told = IceServers(["turn:[fd00::1]:3478", "turn:turn.example"], "secret", 60).of("abc", 0)
+    assert [server.urls for server in told] == [["turn:[fd00::1]:3478"], ["turn:turn.example"]]
+    assert connection_kwargs(configuration(told).iceServers)["turn_server"] == (
+        "turn.example",
+        3478,
+    )
 
 
 def test_a_password_that_is_not_understood_is_not_told() -> None:

@@ -23,7 +23,7 @@ from prometheus_client import start_http_server
 
 from visavis.bundles.store.shared import bring_shared
 from visavis.engine.base import EngineState
-from visavis.serving.addresses import in_address, told_to_others
+from visavis.serving.addresses import in_address, is_loopback, told_to_others
 from visavis.serving.admission.admission import Admission
 from visavis.serving.admission.reporting import CapacityReporter
 from visavis.serving.authentication.channel import Door
@@ -74,7 +74,6 @@ SERVER_OPTIONS = (
 """Options of every gRPC server."""
 _BUS_WAIT_S = 30.0
 _LOOK_S = 0.05
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class Service(Protocol):
@@ -194,7 +193,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
             )
             await registration.start()
         heartbeat.working()
-        log.info("%s is ready: gRPC on %s:%d", instance, settings.host, port)
+        log.info("%s is ready: gRPC on %s:%d", instance, in_address(settings.host), port)
         await ending.told.wait()
         if ending.waits_for(service.leases):
             log.info("%s is draining: %d sessions are here", instance, service.leases.held)
@@ -362,7 +361,7 @@ def _bind(server: grpc.aio.Server, settings: ServiceSettings, door: Door) -> int
     except (RuntimeError, OSError) as error:
         raise VisavisError(f"port: cannot listen on {address}; is it taken?") from error
     door.address = addresses_of(settings, port, None)["grpc"]
-    if not door.locked and settings.host not in _LOOPBACK:
+    if not door.locked and not is_loopback(settings.host):
         log.warning("whoever reaches port %d may call it: set stack_secret_file", port)
     return port
 
@@ -383,7 +382,7 @@ def _serve_metrics(settings: ServiceSettings) -> int | None:
         http_server, _thread = start_http_server(settings.metrics_port, settings.host)
     except OSError as error:
         raise VisavisError(
-            f"metrics_port: cannot listen on {settings.host}:{settings.metrics_port}: "
+            f"metrics_port: cannot listen on {in_address(settings.host)}:{settings.metrics_port}: "
             f"{error.strerror}"
         ) from error
     return int(http_server.server_port)

@@ -86,11 +86,16 @@ def by_proxy(url: str) -> str:
 
 def why_not(url: str, error: BaseException) -> str:
     """Why `url` was not reached, as httpx or websockets have it."""
+    return in_words(error) + by_proxy(url)
+
+
+def in_words(error: BaseException) -> str:
+    """What has failed, and for a certificate what to do."""
     said = str(error) or type(error).__name__
-    if "CERTIFICATE_VERIFY_FAILED" in said:
-        reason = said.partition("failed: ")[2].partition(" (_ssl")[0] or said
-        said = f"its certificate is not believed ({reason}): SSL_CERT_FILE names a CA of one's own"
-    return said + by_proxy(url)
+    if "CERTIFICATE_VERIFY_FAILED" not in said:
+        return said
+    reason = said.partition("failed: ")[2].partition(" (_ssl")[0] or said
+    return f"its certificate is not believed ({reason}): SSL_CERT_FILE names a CA of one's own"
 
 
 def _is_past(host: str, port: int | None) -> bool:

@@ -510,14 +510,18 @@ class Peers:
 
 
 def configuration(ice_servers: Sequence[IceServer]) -> RTCConfiguration:
-    """Of a connection by these servers alone: without it, aiortc would ask a public STUN server."""
+    """Of a connection by these servers alone: without it, aiortc would ask a public STUN server.
+
+    Servers by an IPv6 address are for browsers: aiortc cannot read them, and is lent IPv4 alone.
+    """
     servers = [
         RTCIceServer(
-            urls=server.urls,
+            urls=urls,
             username=server.username or None,
             credential=server.credential or None,
         )
         for server in ice_servers
+        if (urls := [url for url in server.urls if "[" not in url])
     ]
     return RTCConfiguration(iceServers=servers)
 

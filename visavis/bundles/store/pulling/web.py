@@ -22,6 +22,7 @@ import certifi
 import httpx
 
 from visavis.serving.errors import ModelStoreError
+from visavis.serving.way_out import in_words
 
 # pip's own precedence: the environment over the command's section over [global].
 _SCOPES = ("global", "download", ":env:")
@@ -171,7 +172,7 @@ class Web:
                 problem = f"answers {answer.status_code}"
                 retry_after = answer.headers.get("retry-after")
             except httpx.RequestError as error:
-                problem = f"cannot be reached ({error or type(error).__name__})"
+                problem = f"cannot be reached ({in_words(error)})"
             except httpx.InvalidURL as error:
                 raise ModelStoreError(f"an address is not a URL: {error}") from error
             failures += 1
