@@ -97,7 +97,7 @@ class Answering:
         )
 
     async def go_on_writing(self, turn: Turn, action: ResumeAnswer) -> None:
-        """An answer that another language model has begun. Raises StageLostError."""
+        """An answer that another language model has begun. Raises StageLostError, OutdatedError."""
         await self._stages.begin_answer(
             turn.number,
             action.messages,

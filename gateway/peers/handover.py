@@ -149,10 +149,15 @@ class Handover:
             return
         self._looks_alone = 0
         # All to one for as long as it takes them: it answers for our name once we are gone.
-        peer = max(others, key=lambda o: (o.instance == self._heir and o.seats > 0, o.seats))
+        peer = max(others, key=self._fitness)
         self._heir = peer.instance
         giving = (self._give(session, peer, at_last=at_last) for session in ready[: peer.seats])
         await asyncio.gather(*giving)
+
+    def _fitness(self, peer: Peer) -> tuple[bool, bool, bool, int]:
+        """The higher, the rather it is to have our sessions."""
+        as_new = peer.instance in self._peers.as_new
+        return peer.seats > 0, as_new, peer.instance == self._heir, peer.seats
 
     async def _give(self, session: Session, peer: Peer, *, at_last: bool) -> None:
         """Whatever goes wrong with one session, it stays for now, and the others go."""

@@ -33,6 +33,7 @@ from visavis.serving.errors import (
     VisavisError,
 )
 from visavis.wire.bus import Bus
+from visavis.wire.levels import LEVEL
 from visavis.wire.subjects import gateway_subject, handover_subject
 
 log = logging.getLogger(__name__)
@@ -366,6 +367,11 @@ class Peers:
     def known(self) -> set[str]:
         """Names of the others that were there when the bus was last asked."""
         return {owner_of(gateway.instance) for gateway in self._registry.gateways} - {self.name}
+
+    @property
+    def as_new(self) -> set[str]:
+        """Instances of those that understand all that we hand over."""
+        return {gateway.instance for gateway in self._registry.gateways if gateway.level >= LEVEL}
 
     async def others(self, within_s: float = ASK_S) -> list[Peer]:
         """Those that answer."""

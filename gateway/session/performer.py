@@ -16,7 +16,12 @@ from gateway.talk.actions import AS_THE_SESSION_SAYS, Manner
 from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools, ToolDoer
 from gateway.tools.offers import Call
-from visavis.serving.errors import StageLostError, UnknownNameError, VisavisError
+from visavis.serving.errors import (
+    OutdatedError,
+    StageLostError,
+    UnknownNameError,
+    VisavisError,
+)
 
 
 class Performer:
@@ -145,6 +150,8 @@ class Performer:
             await self._parts.answering.go_on_writing(turn, action)
         except StageLostError as error:
             self._conversation.stage_away(action.turn, "llm", str(error))
+        except OutdatedError as error:
+            self._lost("llm", action.turn, error)
 
     async def _go_on_speaking(self, action: actions.ResumeVoice) -> None:
         turn = self._conversation.current(action.turn)
@@ -157,6 +164,8 @@ class Performer:
             await self._stages.resume_voice(announced, turn, action, heard)
         except StageLostError as error:
             self._conversation.stage_away(action.turn, "tts", str(error))
+        except OutdatedError as error:
+            self._lost("tts", action.turn, error)
 
     def _resume_face(self, number: int) -> None:
         turn = self._conversation.current(number)

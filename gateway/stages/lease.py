@@ -18,6 +18,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.errors import (
     AtCapacityError,
     InvalidInputError,
+    OutdatedError,
     StageLostError,
     UnknownNameError,
     VisavisError,
@@ -25,6 +26,7 @@ from visavis.serving.errors import (
 )
 from visavis.serving.lifetime.supervision import end_tasks, read_whole, told_to_end
 from visavis.v1 import control_pb2
+from visavis.wire.levels import BEFORE
 
 log = logging.getLogger(__name__)
 
@@ -167,13 +169,18 @@ class StageLease:
         """The session was let in elsewhere, and its slots there will be free."""
         self._admitted = True
 
-    async def send(self, request: Any) -> None:
-        """Send a later message of the stream. Raises StageLostError if the stage is away."""
+    async def send(self, request: Any, *, since: int = BEFORE) -> None:
+        """Send a later message of the stream. since: the level (`visavis/wire/levels.py`) that it
+        came with. Raises StageLostError if the stage is away, OutdatedError where its replica is
+        of an earlier level.
+        """
         try:
             async with asyncio.timeout(RETURN_TIMEOUT_S):
                 # One at a time, in the order of the calls.
                 async with self._writing:
                     await self._ready.wait()
+                    if self._replica is not None and self._replica.level < since:
+                        raise OutdatedError("its replica is of an earlier version, and cannot do that")
                     await self._call.write(request)
         except TimeoutError:
             raise StageLostError(self.away) from None

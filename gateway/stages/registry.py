@@ -28,6 +28,7 @@ from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
+from visavis.wire.levels import LEVEL
 from visavis.wire.media import Stamp
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ KEEP_UNUSED_S = 120.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
 _DRIFT_S = 0.05
+_NOT_ASKED = "it is not asked for what came since"
 # Instances: more than a fleet has at once, with some hours of one that dies again and again.
 _REMEMBERED = 4096
 
@@ -303,8 +305,11 @@ class Registry:
         """
         first = not self._met
         for replica in found:
-            if replica.instance not in self._met and not first:
-                metrics.processes_met.labels(replica.service).inc()
+            if replica.instance not in self._met:
+                if not first:
+                    metrics.processes_met.labels(replica.service).inc()
+                if replica.level < LEVEL:
+                    log.info("%s is of an earlier version: %s", replica.instance, _NOT_ASKED)
             self._met.pop(replica.instance, None)
             self._met[replica.instance] = None
         for instance in list(self._met)[:-_REMEMBERED]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,9 +32,10 @@ from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.turn import Turn
 from gateway.tools.doing import ServerTools, offered
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
-from visavis.serving.errors import AtCapacityError, VisavisError
+from visavis.serving.errors import AtCapacityError, OutdatedError, VisavisError
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
+from visavis.wire.levels import BEFORE, GOES_ON, SMALLER_PICTURES
 from visavis.wire.media import ClockChunk, MelChunk, PcmChunk, Place, TurnChunk, VideoCodec
 
 log = logging.getLogger(__name__)
@@ -216,7 +218,7 @@ class Stages:
 
         last: as in `continue_answer`, where results are among the messages. run: what it writes is
         marked with it. so_far: of the answer to these, which goes on behind it; chars, blocks: that
-        the turn had before it. Raises StageLostError.
+        the turn had before it. Raises StageLostError, OutdatedError.
         """
         choice = _behind_results(last=last) if messages[-1].role == "tool" else None
         begin = llm_pb2.BeginTurn(
@@ -228,7 +230,8 @@ class Stages:
             blocks=blocks,
             run=run,
         )
-        await self._leases["llm"].send(llm_pb2.LlmAttachRequest(begin=begin))
+        request = llm_pb2.LlmAttachRequest(begin=begin)
+        await self._leases["llm"].send(request, since=GOES_ON if run else BEFORE)
 
     async def continue_answer(
         self,
@@ -265,7 +268,7 @@ class Stages:
         heard: tuple[int, int] | None,
     ) -> None:
         """Have the voice go on with a turn that another one began. heard: so many samples of it,
-        and their rate; None: it has none. Raises StageLostError.
+        and their rate; None: it has none. Raises StageLostError, OutdatedError.
         """
         heard_samples, rate_hz = heard or (0, 0)
         resume = tts_pb2.ResumeVoice(
@@ -278,7 +281,7 @@ class Stages:
             run=spoken.run,
             text_run=turn.text_run.number,
         )
-        await self._leases["tts"].send(tts_pb2.TtsAttachRequest(resume=resume))
+        await self._leases["tts"].send(tts_pb2.TtsAttachRequest(resume=resume), since=GOES_ON)
 
     async def resume_face(
         self,
@@ -289,8 +292,8 @@ class Stages:
         *,
         paused: bool,
     ) -> None:
-        """Have the face go on with a turn that another one began. heard: as in `resume_voice`;
-        None: it has not begun. Raises StageLostError.
+        """Have the face go on with a turn that another one began, if it can. heard: as in
+        `resume_voice`; None: it has not begun. Raises StageLostError.
         """
         clock = None
         if heard is not None:
@@ -303,7 +306,10 @@ class Stages:
             voice=[chunk.to_message() for chunk in voice],
             clock=clock,
         )
-        await self._leases["face"].send(face_pb2.FaceAttachRequest(resume=resume))
+        with suppress(OutdatedError):
+            await self._leases["face"].send(
+                face_pb2.FaceAttachRequest(resume=resume), since=GOES_ON
+            )
 
     async def update(self, options: Options) -> None:
         """Tell asr and tts, each as soon as it is there; the face is changed by `refresh_face`."""
@@ -371,7 +377,9 @@ class Stages:
         if not self.attached:
             return  # it is told as it comes
         bitrate = face_pb2.SetBitrate(most_kbps=most_kbps)
-        await self._leases["face"].send(face_pb2.FaceAttachRequest(bitrate=bitrate))
+        request = face_pb2.FaceAttachRequest(bitrate=bitrate)
+        with suppress(OutdatedError):
+            await self._leases["face"].send(request, since=SMALLER_PICTURES)
 
     async def tell_idle(self, order: IdleOrder) -> None:
         """Who shows the idle life. Raises StageLostError."""

@@ -30,6 +30,7 @@ from visavis.v1 import (
     tts_pb2_grpc,
 )
 from visavis.wire.bus import Bus
+from visavis.wire.levels import LEVEL
 from visavis.wire.media import (
     PcmChunk,
     Place,
@@ -72,6 +73,8 @@ class Script:
     hears: str = ""
     """What asr says that every burst of sound meant; empty: asr is deaf."""
     slots: int = 4
+    level: int = LEVEL
+    """What replicas understand that are started from now on."""
     capacity: dict[str, Any] = field(default_factory=dict)
     """What each stage tells that it measures."""
     refuse: dict[str, grpc.StatusCode] = field(default_factory=dict)
@@ -146,6 +149,7 @@ class Double:
             port = await self.script.network(port)
         address = f"127.0.0.1:{port}"
         self._metadata = {"instance": self.instance, "grpc": address, "device": "cpu"}
+        self._metadata["level"] = str(self.script.level)
         self._micro = await nats.micro.add_service(
             self.bus.client,
             name=micro_name(self.name),

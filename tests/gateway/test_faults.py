@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ import pytest
 from nats.aio.client import Client
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.playout.attention import Attention, AttentionOrder
 from gateway.stages import lease, registry
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
@@ -29,6 +31,7 @@ from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
 from visavis.wire import bus
+from visavis.wire.levels import BEFORE
 from visavis.wire.media import Chunk, PcmChunk, Place, TokenChunk
 from visavis.wire.subjects import Kind
 
@@ -116,6 +119,30 @@ async def test_an_answer_goes_on_with_the_voice_and_the_face_that_come_in_its_mi
         await session.interrupt()
         ended = await anext(e async for e in events if e["type"] in ("turn", "error"))
         assert (ended["type"], ended.get("event")) == ("turn", "interrupted")
+
+
+@pytest.mark.parametrize("stage", ["llm", "tts", "face"])
+async def test_an_answer_does_not_go_on_with_a_replica_of_an_earlier_version_and_the_next_one_works(
+    stage: str, client: GatewayClient, doubles: Doubles
+) -> None:
+    """It would end its lease each time that it was told to. A face is not needed that much."""
+    doubles.script.silent.add(stage)
+    async with client.session() as session:
+        await session.ask("Hi.")
+        await until(lambda: doubles.seen.of("llm", "begin"))
+        await doubles.stop(stage)
+        doubles.script.silent.clear()
+        doubles.script.level = BEFORE
+        await doubles.start(stage)
+        ended = (await collect(session, "finished", "failed"))[-1]
+        if stage == "face":
+            assert ended["event"] == "finished"
+        else:
+            assert (ended["event"], f"{stage}: its replica" in ended["reason"]) == ("failed", True)
+        await answers(session)
+        assert not doubles.seen.of(stage, "resume")
+        assert len(doubles.seen.of(stage, "config")) == 2
+    await doubles.stop(stage)  # those of this version come in its place
 
 
 async def test_a_session_whose_avatar_is_changed_keeps_its_replica(
@@ -525,6 +552,31 @@ async def test_who_comes_to_where_another_was_is_found_at_once(
     monkeypatch.undo()
     assert [state.healthy for state in known.replicas("face")] == [True]
     await newcomer.stop()
+
+
+async def test_a_replica_of_an_earlier_version_is_not_asked_for_what_it_would_refuse(
+    caplog: pytest.LogCaptureFixture,
+    gateway: RunningGateway,
+    client: GatewayClient,
+    doubles: Doubles,
+) -> None:
+    await doubles.stop("face")
+    doubles.script.level = BEFORE
+    with caplog.at_level(logging.INFO):
+        await doubles.start("face")
+        await meets(gateway, doubles)
+        await gateway.inside.registry.refresh()
+    instance = doubles.running["face"].instance
+    told = [r.message for r in caplog.records if "earlier version" in r.message]
+    assert told == [f"{instance} is of an earlier version: it is not asked for what came since"]
+    async with client.session() as session:
+        stages = gateway.inside.sessions.get(session.id).stages
+        await stages.limit_pictures(300)
+        await stages.tell_attention(AttentionOrder(Attention.LISTENING))
+        await until(lambda: doubles.seen.of("face", "attention"))
+        assert not doubles.seen.of("face", "bitrate")
+        assert stages.instances["face"] == instance
+    await doubles.stop("face")  # those of this version come in its place
 
 
 async def test_each_process_that_comes_is_counted_once_however_soon_it_goes(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -24,10 +25,11 @@ from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.live.peers import RtmpServer, free_port
 from tests.gateway.test_turns import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
-from visavis.serving import metrics
+from visavis.serving import discovery, metrics
 from visavis.serving.errors import DrainingError
 from visavis.serving.lifetime.draining import Drain, Phase
 from visavis.wire.clock import MonotonicClock
+from visavis.wire.levels import BEFORE
 from visavis.wire.subjects import gateway_subject, handover_subject
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -426,6 +428,58 @@ async def test_sessions_that_no_single_peer_has_seats_for_are_all_found_afterwar
             with pytest.raises(GatewayError) as ended:
                 await client.call("GET", f"/v1/sessions/{name}")
             assert ended.value.code == "not_found"
+
+
+@pytest.mark.parametrize("later", [{}, {"later": ["what nobody knows yet"]}])
+async def test_a_session_of_a_gateway_of_another_version_is_taken(
+    later: dict[str, Any], rig: Rig, gateway: RunningGateway, client: GatewayClient
+) -> None:
+    """As those of 27 November hand it over, and as one may in times to come."""
+    name = f"made-{len(later)}-by-0123abcd"
+    asked = {"role": "user", "content": "Who are you?", **later}
+    turn = {"turn": 3, "state": "finished", "transcript": "Who are you?", "answer": "I.", **later}
+    told = {
+        "id": name,
+        "options": {"language": "zh", "speed": 1.2, **later},
+        "persona": "A sage.",
+        "welcome": "",
+        "owner": "",
+        "epoch": 3,
+        "said": [asked, {"role": "assistant", "content": "I.", **later}],
+        "turns": [turn],
+        "timelines": [],
+        "attached": False,
+        "room": None,
+        **later,
+    }
+    subject = handover_subject(gateway.inside.peers.name)
+    answer = await rig.bus.client.request(subject, json.dumps({"session": told}).encode(), 20)
+    assert answer.data == b"", "it is not refused"
+    seen = (await client.call("GET", f"/v1/sessions/{name}")).json()
+    assert (seen["language"], seen["speed"]) == ("zh", 1.2)
+    [record] = (await client.call("GET", f"/v1/sessions/{name}/turns")).json()
+    assert (record["turn"], record["answer"]) == (3, "I.")
+
+
+async def test_sessions_go_to_a_gateway_that_takes_all_of_them_rather_than_to_an_older_one(
+    rig: Rig,
+    gateway: RunningGateway,
+    leaving: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(discovery, "LEVEL", BEFORE)
+    older = await begun(rig)
+    monkeypatch.undo()
+    try:
+        names = await made_in(leaving, 3)
+        await made_in(gateway, 1)
+        await meets(leaving, doubles, gateways=3)
+        await drain(leaving)
+        taken = [name for name in names if gateway.inside.sessions.has(name)]
+        assert (len(taken), len(older.inside.sessions.all())) == (2, 1), "it has more seats"
+    finally:
+        await older.stop()
 
 
 async def test_for_the_names_of_gateways_whose_sessions_have_ended_nobody_answers_for_ever(

@@ -13,6 +13,7 @@ from visavis.serving.discovery import Registration, Replica, discover, placement
 from visavis.tools.cli.up import placed
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
+from visavis.wire.levels import LEVEL
 
 ON_GPU = EngineState("tensorrt", "cuda:0")
 KEPT_ON_CPU = EngineState("onnxruntime", "cpu")
@@ -59,6 +60,7 @@ async def test_the_bus_learns_when_an_engine_steps_down(bus: Bus) -> None:
         "cuda:0",
         "",
     )
+    assert replica.level == LEVEL
     states[:] = [STEPPED_DOWN]
     async with asyncio.timeout(30):
         while (replica := (await found(bus))[0]).device != "cpu":

@@ -19,6 +19,7 @@ from visavis.engine import EngineLane
 from visavis.serving.errors import EngineError
 from visavis.serving.stage import Stage
 from visavis.v1 import control_pb2 as pb
+from visavis.v1 import tts_pb2
 from visavis.wire.bus import Bus, Subscription
 from visavis.wire.media import (
     ClockChunk,
@@ -99,7 +100,7 @@ async def attached(bus: Bus, name: str, **options: object) -> AsyncIterator[Atta
 
     async def requests() -> AsyncIterator[object]:
         await open_side.wait()
-        yield None
+        yield tts_pb2.TtsAttachRequest(synthesis=tts_pb2.SynthesisConfig())
 
     async def ignore(_: object) -> None: ...
 

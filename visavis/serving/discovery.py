@@ -22,6 +22,7 @@ from visavis.serving.errors import BusError
 from visavis.serving.lifetime.draining import Phase
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.wire.bus import Bus
+from visavis.wire.levels import BEFORE, LEVEL
 from visavis.wire.permissions import PROCESSES
 from visavis.wire.subjects import MICRO_PREFIX, info_subject, micro_name
 
@@ -51,6 +52,8 @@ class Replica:
     """What is spoken there: http or https."""
     draining: bool = False
     """It is about to end and takes nothing new."""
+    level: int = BEFORE
+    """What it understands, as `visavis/wire/levels.py` has it."""
 
     @property
     def label(self) -> str:
@@ -132,6 +135,7 @@ def parse_info(payload: bytes) -> Replica | None:
             device=metadata.get("device", ""),
             wanted_device=metadata.get("wanted", ""),
             draining=metadata.get("phase") == Phase.DRAINING,
+            level=int(metadata.get("level", BEFORE)),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("discovery: an answer is not readable: %.200r", error)
@@ -162,7 +166,7 @@ class Registration:
         self._wanted_device = wanted_device
         self._refresh_s = refresh_s
         # The micro service keeps this very object and reads it for every answer.
-        self._metadata = {"instance": instance, **addresses}
+        self._metadata = {"instance": instance, "level": str(LEVEL), **addresses}
         self._micro: MicroService | None = None
         self._telling = Keeper("registration", self._keep_telling)
 

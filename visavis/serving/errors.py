@@ -88,6 +88,10 @@ class StageLostError(VisavisError):
     """A service that took part in the turn went away."""
 
 
+class OutdatedError(VisavisError):
+    """A process is of an earlier version, and does not know what it is to be asked for."""
+
+
 class SettingsError(VisavisError):
     """A setting is unknown or its value is not allowed; the message names it."""
 

@@ -240,12 +240,18 @@ class EventStream:
         """Yield events while `work` runs and `requests` are handled.
 
         The lease ends when the client closes its side, goes away, or anything here
-        raises (the error is raised from here). All tasks end with it.
+        raises (the error is raised from here). All tasks end with it. What a client of a later
+        version asks for, and is not known here, is passed over.
         """
 
         async def read() -> None:
+            unknown = False
             async for request in requests:
-                await on_request(request)
+                if request.WhichOneof("request") is not None:
+                    await on_request(request)
+                elif not unknown:
+                    unknown = True
+                    log.warning("the gateway asks for what only a later version of this can do")
 
         reader = asyncio.create_task(read())
         tasks: list[asyncio.Task[Any]] = [reader, *(asyncio.create_task(w) for w in work)]

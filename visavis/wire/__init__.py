@@ -4,6 +4,7 @@
 `media`: the chunks, as plain values and as bytes.
 `fields`: how a dataclass's fields travel in its protobuf message.
 `json_objects`: what of them is JSON.
+`levels`: what of all this processes of another version understand.
 `clock`: the only place where the platform reads the time.
 `idle_order`: in which order the segments of idle life are seen.
 `permissions`: who may say and hear which of them.
