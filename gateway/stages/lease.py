@@ -180,7 +180,9 @@ class StageLease:
                 async with self._writing:
                     await self._ready.wait()
                     if self._replica is not None and self._replica.level < since:
-                        raise OutdatedError("its replica is of an earlier version, and cannot do that")
+                        raise OutdatedError(
+                            "its replica is of an earlier version, and cannot do that"
+                        )
                     await self._call.write(request)
         except TimeoutError:
             raise StageLostError(self.away) from None

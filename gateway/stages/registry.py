@@ -45,7 +45,6 @@ KEEP_UNUSED_S = 120.0
 # Enough for a quick one to be among them, few enough that quartz does not drift (50 ppm).
 _KEPT_READINGS = 8
 _DRIFT_S = 0.05
-_NOT_ASKED = "it is not asked for what came since"
 # Instances: more than a fleet has at once, with some hours of one that dies again and again.
 _REMEMBERED = 4096
 
@@ -309,7 +308,10 @@ class Registry:
                 if not first:
                     metrics.processes_met.labels(replica.service).inc()
                 if replica.level < LEVEL:
-                    log.info("%s is of an earlier version: %s", replica.instance, _NOT_ASKED)
+                    log.info(
+                        "%s is of an earlier version: it is not asked for what came since",
+                        replica.instance,
+                    )
             self._met.pop(replica.instance, None)
             self._met[replica.instance] = None
         for instance in list(self._met)[:-_REMEMBERED]:
