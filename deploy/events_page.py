@@ -98,7 +98,8 @@ def _what(told: dict[str, Any]) -> tuple[str, bool]:
         name = told["$ref"].rpartition("/")[2]
         return f"[{name}](#{name.lower()})", False
     if "enum" in told or "const" in told:
-        return " or ".join(f"`{value}`" for value in told.get("enum", [told.get("const")])), False
+        values = told.get("enum", [told.get("const")])
+        return " or ".join(f"`{value}`" if value else "empty" for value in values), False
     if told.get("type") == "array":
         return f"list of {_what(told['items'])[0]}", False
     if told.get("type") == "object":

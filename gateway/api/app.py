@@ -132,6 +132,19 @@ Key or token: `Authorization: Bearer …`; a WebSocket that cannot set headers o
 subprotocols `visavis` and `bearer.…`, percent-encoded. Never in the address.
 """
 
+_LICENCE = "https://www.apache.org/licenses/LICENSE-2.0"
+_TAGS = {
+    "sessions": "What is said and answered in a session",
+    "media": "A session's face and voice by WebRTC, and to a file",
+    "live": "A session to many: WHEP, HLS, broadcasts; and a microphone by WHIP",
+    "live room": "Comments of many, answered by a session's face",
+    "faces for other engines": "A session's face by VMC and Live Link Face",
+    "voices and avatars": "What there is to choose from",
+    "answer cache": "What is said without the language model; for operators",
+    "OpenAI": "What programs written for OpenAI's API ask for",
+    "operation": "Services, metrics, health; for operators",
+}
+
 
 def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = None) -> FastAPI:
     """The application; it connects to the bus when it is started. Raises VisavisError.
@@ -156,10 +169,14 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         title="visavis",
         version=version("visavis"),
         description=_DESCRIPTION,
+        license_info={"name": "Apache-2.0", "url": _LICENCE},
+        openapi_tags=[{"name": name, "description": told} for name, told in _TAGS.items()],
+        generate_unique_id_function=lambda route: route.name,  # what generated clients call it
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
     )
+    app.wants_a_key = doorkeeper.wants_a_key
     uploads = {
         "/v1/avatars": round(settings.upload_limit_mb * 1e6),
         "/v1/audio/transcriptions": round(settings.transcription_limit_mb * 1e6),

@@ -73,7 +73,11 @@ Name: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{0,6
 Speed: TypeAlias = Annotated[float, Field(ge=0.5, le=2.0, strict=True)]
 """Of the voice; 1 is normal."""
 
-StyleName: TypeAlias = Annotated[str, Field(max_length=40), AfterValidator(_known_style)]
+StyleName: TypeAlias = Annotated[
+    str,
+    Field(max_length=40, json_schema_extra={"enum": ["", *STYLES]}),
+    AfterValidator(_known_style),
+]
 """How something is said; empty: nothing in particular."""
 
 DrawnBy: TypeAlias = Literal["server", "client"]

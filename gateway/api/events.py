@@ -307,10 +307,18 @@ class LatencyEvent(Event):
 
 
 class ErrorEvent(Event):
-    """Something went wrong; the session lives on unless `code` is `session_closed`."""
+    """Something went wrong; the session lives on unless `code` is `session_closed`.
+
+    To one client alone, where what it sent is refused: `invalid_input`, `not_found`, `forbidden`,
+    `out_of_order`, `microphone_taken`, `too_many_waiting`, and `at_capacity`, `stage_lost` or
+    `unavailable` where the session has to take its slots again. To all: `stage_away` (a replica is
+    away, and waited for), `at_capacity`, `stage_lost`, `timeout`, `recording_failed`; and where a
+    stage fails at a turn, what gRPC calls that in small letters: `internal`, `unavailable`,
+    `not_found`, `invalid_argument`, `resource_exhausted`, `deadline_exceeded` …
+    """
 
     type: Literal["error"] = "error"
-    code: str = Field(description="For programs: stage_away, stage_lost, timeout, at_capacity …")
+    code: str = Field(description="For programs; others may come")
     message: str = Field(description="For people, in English")
 
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Mount
 
@@ -73,6 +74,10 @@ _CODES = {
     502: "bad_gateway",
     504: "gateway_timeout",
 }
+_LATER = {"Retry-After": {"description": "Seconds", "schema": {"type": "integer"}}}
+_CHALLENGE = {"WWW-Authenticate": {"description": "Bearer", "schema": {"type": "string"}}}
+_HEADERS: dict[int, object] = {401: _CHALLENGE, 429: _LATER, 503: _LATER}
+"""For the OpenAPI page, by status."""
 _LONGEST_PATH = 200
 """Characters of a path that are told."""
 Shape: TypeAlias = Callable[[Exception], JSONResponse]
@@ -99,9 +104,11 @@ def refusals_counted() -> Iterator[None]:
         raise
 
 
-def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
-    """Of a route, for the OpenAPI page."""
-    return {status: {"model": Problem} for status in statuses}
+def responses(
+    *statuses: int, model: type[BaseModel] = Problem
+) -> dict[int | str, dict[str, object]]:
+    """Of a route, for the OpenAPI page. model: their body."""
+    return {status: {"model": model, "headers": _HEADERS.get(status, {})} for status in statuses}
 
 
 def install(app: FastAPI, shape_at: Callable[[str], Shape]) -> None:

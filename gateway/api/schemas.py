@@ -25,7 +25,7 @@ from gateway.api.choices import (
     WelcomeText,
 )
 from gateway.playout.sinks.ice import IceServer
-from gateway.playout.sinks.recording import Phase, Scope
+from gateway.playout.sinks.recording import RecordingPhase, Scope
 from visavis.styles import STYLES
 from visavis.synthetic import SOURCE_TYPE, SourceType
 
@@ -34,6 +34,12 @@ class Body(BaseModel):
     """A request's body: unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Told(BaseModel):
+    """An answer's body: all of it always comes, what has no value as null."""
+
+    model_config = ConfigDict(json_schema_serialization_defaults_required=True)
 
 
 class Said(Body):
@@ -98,7 +104,7 @@ class SessionRequest(Body):
     )
 
 
-class PlaceInfo(BaseModel):
+class PlaceInfo(Told):
     """A place in line, and how it stands."""
 
     id: str = Field(description="Of the session, once it is there")
@@ -126,7 +132,7 @@ class SessionChange(Body, Change):
     tool_choice: ToolChosen | None = None
 
 
-class SessionInfo(BaseModel):
+class SessionInfo(Told):
     """A session as it is now."""
 
     id: str
@@ -254,11 +260,11 @@ class RecordingRequest(Body):
     )
 
 
-class RecordingInfo(BaseModel):
+class RecordingInfo(Told):
     """How a recording stands."""
 
     scope: Scope
-    state: Phase
+    state: RecordingPhase
     turn: int | None = Field(description="The turn that is recorded, for scope turn")
     duration_s: float = Field(description="Set when done")
     error: str = Field("", description="Why it ended early, and what of it is kept")
@@ -283,7 +289,7 @@ class VoiceList(BaseModel):
     voices: list[VoiceInfo]
 
 
-class AvatarInfo(BaseModel):
+class AvatarInfo(Told):
     """One face to choose."""
 
     name: str
@@ -321,7 +327,7 @@ class AvatarList(BaseModel):
     avatars: list[AvatarInfo]
 
 
-class EngineInfo(BaseModel):
+class EngineInfo(Told):
     """One network of a replica, and where it runs."""
 
     model: str

@@ -69,7 +69,7 @@ def sentences(text: str, words: Sequence[WordTime]) -> Iterator[Passage]:
         **responses(404, 422),
     },
 )
-async def captions(
+async def get_captions(
     session: TheSession, turn: int, format: Literal["vtt", "srt"] = "vtt"
 ) -> PlainTextResponse:
     """An answer as WebVTT or SubRip, for a recording of its turn; as far as its voice was made.

@@ -33,7 +33,7 @@ class FaceOutputList(BaseModel):
 
 
 @router.get("/v1/face-outputs")
-async def outputs(gateway: TheGateway) -> FaceOutputList:
+async def list_face_outputs(gateway: TheGateway) -> FaceOutputList:
     """Where faces may be sent, and which session is."""
     found = gateway.settings.destinations.values()
     return FaceOutputList(
@@ -48,7 +48,7 @@ async def outputs(gateway: TheGateway) -> FaceOutputList:
     status_code=204,
     responses=responses(404, 409, 503),
 )
-async def connect(session: TheSession, gateway: TheGateway, name: Name) -> Response:
+async def connect_face_output(session: TheSession, gateway: TheGateway, name: Name) -> Response:
     """Send the session's face there from now on: by VMC or as Live Link Face, as the operator has
     said. It holds the session as a viewer does. 409: another session has it.
     """
@@ -65,7 +65,7 @@ async def connect(session: TheSession, gateway: TheGateway, name: Name) -> Respo
 @router.delete(
     "/v1/sessions/{session_id}/face-outputs/{name}", status_code=204, responses=responses(404)
 )
-async def disconnect(session: TheSession, name: Name) -> Response:
+async def disconnect_face_output(session: TheSession, name: Name) -> Response:
     """Have the face rest there, and send no more."""
     session.touch()
     session.outlets.face_outputs.disconnect(name)
@@ -77,7 +77,7 @@ async def disconnect(session: TheSession, name: Name) -> Response:
     response_class=Response,
     responses={200: {"content": {"text/csv": {}}}, **responses(404)},
 )
-async def take(session: TheSession, turn: int) -> Response:
+async def get_live_link_take(session: TheSession, turn: int) -> Response:
     """The poses of an answer as Live Link Face writes a take, for import into Unreal or Blender.
 
     Of the last three turns, as far as their poses were made: where a client draws the face, or a

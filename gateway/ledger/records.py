@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from gateway.api.events import Origin, ShownEvent, Span, StageTime, WordTime
+from gateway.api.schemas import Told
 from gateway.talk.turn import Life, Source, Turn, Turns
 
 
@@ -24,7 +25,7 @@ class ShownBlock(BaseModel):
         return cls.model_validate(event.model_dump(exclude={"type", "turn"}))
 
 
-class TurnRecord(BaseModel):
+class TurnRecord(Told):
     """What was asked and answered in one turn, and how it ended."""
 
     turn: int

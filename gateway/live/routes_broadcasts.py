@@ -26,7 +26,7 @@ class BroadcastRequest(BaseModel):
         max_length=2000,
         description="rtmp://, rtmps://, or an http(s):// address of a WHIP endpoint. Where there "
         "is no key beside it, the last part of an RTMP path is the key",
-        examples=["rtmps://live.example/app"],
+        examples=["rtmps://live.example/app/key"],
     )
     key: SecretStr = Field(
         default=SecretStr(""),
@@ -61,7 +61,7 @@ class BroadcastList(BaseModel):
 
 
 @router.post("", status_code=201, responses=responses(400, 404, 413, 422, 429, 503))
-async def start(
+async def start_broadcast(
     session: TheSession, body: BroadcastRequest, caller: TheCaller, gateway: TheGateway
 ) -> BroadcastInfo:
     """Push the session to a target, beside those that there are, until it is stopped.
@@ -88,13 +88,13 @@ async def list_broadcasts(session: TheSession) -> BroadcastList:
 
 
 @router.get("/{broadcast_id}", responses=responses(404))
-async def get(session: TheSession, broadcast_id: str) -> BroadcastInfo:
+async def get_broadcast(session: TheSession, broadcast_id: str) -> BroadcastInfo:
     """One broadcast as it is now."""
     return _info_of(session.outlets.live.broadcasts.get(broadcast_id))
 
 
 @router.delete("/{broadcast_id}", responses=responses(404))
-async def stop(session: TheSession, broadcast_id: str) -> BroadcastInfo:
+async def stop_broadcast(session: TheSession, broadcast_id: str) -> BroadcastInfo:
     """End a broadcast; how it was. Harmless where it is over."""
     session.touch()
     return _info_of(await session.outlets.live.broadcasts.stop(broadcast_id))

@@ -30,7 +30,7 @@ _KEEP_PIECE = "max-age=60, immutable"
         **responses(404, 429, 503),
     },
 )
-async def index(session: TheSession, request: Request, gateway: TheGateway) -> Response:
+async def get_hls_index(session: TheSession, request: Request, gateway: TheGateway) -> Response:
     """HLS (fMP4): the first who asks waits two seconds for the first segments.
 
     It names a playlist with a token of the player's own, by which he counts among the viewers; 503
@@ -61,7 +61,7 @@ async def index(session: TheSession, request: Request, gateway: TheGateway) -> R
         **responses(404, 422, 429, 503),
     },
 )
-async def playlist(
+async def get_hls_playlist(
     session: TheSession, viewer: Annotated[str, Query(pattern=f"^{TOKEN}$")]
 ) -> Response:
     """The newest segments. Who asks has a seat, until he has not asked for three seconds."""
@@ -74,7 +74,7 @@ async def playlist(
     response_class=Response,
     responses={200: {"content": {"video/mp4": {}}}, **responses(404)},
 )
-async def piece(session: TheSession, name: str) -> Response:
+async def get_hls_piece(session: TheSession, name: str) -> Response:
     """A segment, or an init segment, that the playlist names."""
     found = _PIECE.fullmatch(name)
     if found is None:

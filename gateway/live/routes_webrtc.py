@@ -29,7 +29,7 @@ def _body(media_type: str) -> dict[str, Any]:
     openapi_extra=_body(sdp.SDP),
     responses={**_ANSWER, **responses(404, 413, 415, 422, 503)},
 )
-async def watch(session: TheSession, request: Request) -> Response:
+async def watch_by_whep(session: TheSession, request: Request) -> Response:
     """Answer a WHEP player's offer (`application/sdp`): the face, as over `…/webrtc`.
 
     `Location` is the connection: DELETE ends it, PATCH adds candidates
@@ -57,7 +57,7 @@ async def watch(session: TheSession, request: Request) -> Response:
     openapi_extra=_body(sdp.SDP),
     responses={**_ANSWER, **responses(404, 409, 413, 415, 422, 503)},
 )
-async def publish(session: TheSession, request: Request) -> Response:
+async def publish_by_whip(session: TheSession, request: Request) -> Response:
     """Answer a WHIP publisher's offer (`application/sdp`): his sound is the session's microphone.
 
     Pictures that he offers are not taken. Nothing is sent back: how the face answers is seen and
@@ -92,12 +92,14 @@ async def options(session: TheSession) -> Response:
 
 @router.patch(
     "/whep/{peer_id}",
+    name="add_whep_candidates",
     status_code=204,
     openapi_extra=_body(sdp.FRAGMENT),
     responses=responses(404, 413, 415, 422),
 )
 @router.patch(
     "/whip/{peer_id}",
+    name="add_whip_candidates",
     status_code=204,
     openapi_extra=_body(sdp.FRAGMENT),
     responses=responses(404, 413, 415, 422),
@@ -109,8 +111,12 @@ async def add_candidates(session: TheSession, peer_id: str, request: Request) ->
     return Response(status_code=204)
 
 
-@router.delete("/whep/{peer_id}", response_class=Response, responses=responses(404))
-@router.delete("/whip/{peer_id}", response_class=Response, responses=responses(404))
+@router.delete(
+    "/whep/{peer_id}", name="end_whep", response_class=Response, responses=responses(404)
+)
+@router.delete(
+    "/whip/{peer_id}", name="end_whip", response_class=Response, responses=responses(404)
+)
 async def end(session: TheSession, peer_id: str) -> Response:
     """End a client's connection."""
     await session.outlets.peers.disconnect(peer_id)

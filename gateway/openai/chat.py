@@ -32,7 +32,9 @@ router = APIRouter(prefix="/v1/chat", tags=["OpenAI"], route_class=OpenAiRoute)
         **responses(404, 413, 429),
     },
 )
-async def complete(body: ChatRequest, request: Request, gateway: TheGateway) -> Response:
+async def create_chat_completion(
+    body: ChatRequest, request: Request, gateway: TheGateway
+) -> Response:
     """The answer to a conversation, as `chat.completion` or, with `stream`, as chunks of one.
 
     Where no message instructs, the persona of the llm service does. 429 with Retry-After where no

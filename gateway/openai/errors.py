@@ -19,6 +19,7 @@ from starlette.requests import ClientDisconnect
 
 from gateway import metrics
 from gateway.access.limits import OverLimitError
+from gateway.api import problems
 from gateway.api.choices import sendable
 from gateway.api.problems import (
     RETRY_AFTER_S,
@@ -65,7 +66,7 @@ class OpenAiProblem(BaseModel):
 
 def responses(*statuses: int) -> dict[int | str, dict[str, object]]:
     """Of a route, for the OpenAPI page."""
-    return {status: {"model": OpenAiProblem} for status in statuses}
+    return problems.responses(*statuses, model=OpenAiProblem)
 
 
 class RefusedError(VisavisError):

@@ -81,20 +81,20 @@ _ALIASES: Mapping[str, tuple[str, ...]] = {"tts": SPEAKING, "asr": HEARING}
 
 
 @router.get("/models")
-async def models(gateway: TheGateway) -> dict[str, Any]:
+async def list_models(gateway: TheGateway) -> dict[str, Any]:
     """Networks that run here, and the names of OpenAI's that stand for them."""
     return {"object": "list", "data": [_model(name) for name in _all(gateway)]}
 
 
 @router.get("/models/{name:path}", responses=responses(404))
-async def model(name: str, gateway: TheGateway) -> dict[str, Any]:
+async def get_model(name: str, gateway: TheGateway) -> dict[str, Any]:
     """One of them. 404 where there is none."""
     known_model(name, _all(gateway))
     return _model(name)
 
 
 @router.get("/audio/voices")
-async def voices(gateway: TheGateway) -> dict[str, Any]:
+async def list_openai_voices(gateway: TheGateway) -> dict[str, Any]:
     """Voices of this stack, and the names of OpenAI's that stand for them."""
     names = [*(voice.name for voice in await gateway.catalog.voices()), *VOICES]
     listed = [

@@ -79,7 +79,7 @@ class NamedFunction(_Part):
     name: str
 
 
-class NamedTool(_Part):
+class WantedTool(_Part):
     """The tool that has to be called."""
 
     type: str = "function"
@@ -90,7 +90,7 @@ class AllowedTools(_Part):
     """Those of the tools that may be called now, and whether one of them has to be."""
 
     mode: Literal["auto", "required"]
-    tools: list[NamedTool] = Field(min_length=1)
+    tools: list[WantedTool] = Field(min_length=1)
 
 
 class SomeTools(_Part):
@@ -123,7 +123,7 @@ class ChatRequest(_Part):
     stop: str | list[str] | None = None
     seed: int | None = None
     tools: list[ToolOffered] | None = None
-    tool_choice: Literal["auto", "none", "required"] | NamedTool | SomeTools | None = None
+    tool_choice: Literal["auto", "none", "required"] | WantedTool | SomeTools | None = None
     parallel_tool_calls: bool | None = None
     n: int | None = None
     response_format: dict[str, Any] | None = None
@@ -169,7 +169,7 @@ class ChatRequest(_Part):
 
     def _choice(self) -> ToolChoice:
         match self.tool_choice:
-            case NamedTool(function=named):
+            case WantedTool(function=named):
                 return ToolChoice("required", named.name)
             case SomeTools(allowed_tools=allowed):
                 return ToolChoice(allowed.mode)

@@ -78,7 +78,7 @@ _MEDIA_TYPES = (*(known.media_type for known in FORMATS.values()), EVENTS)
         **responses(404, 413, 429),
     },
 )
-async def speak(body: SpeechRequest, request: Request, gateway: TheGateway) -> Response:
+async def create_speech(body: SpeechRequest, request: Request, gateway: TheGateway) -> Response:
     """The text as it is spoken, in one of six formats; with `stream_format` "sse" as events.
 
     The first bytes come with the first phrase. Text in a language that the voice does not speak is

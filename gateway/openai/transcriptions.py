@@ -44,7 +44,7 @@ _FORM: dict[str, Any] = {
                     "required": ["file", "model"],
                     "properties": {
                         "file": {"type": "string", "format": "binary"},
-                        "model": {"type": "string"},
+                        "model": {"type": "string", "minLength": 1},
                         "language": {
                             "type": "string",
                             "pattern": f"^{_LANGUAGE.pattern}$",
@@ -90,7 +90,7 @@ class _Asked:
         **responses(404, 413, 429),
     },
 )
-async def transcribe(request: Request, gateway: TheGateway) -> Response:
+async def create_transcription(request: Request, gateway: TheGateway) -> Response:
     """What is said in a recording: flac, mp3, mp4, mpeg, m4a, ogg, wav or webm.
 
     A recording of ten minutes at most; with `stream` of an hour, and the text comes utterance by

@@ -110,7 +110,7 @@ class EventChannel:
     openapi_extra=_OFFER,
     responses={201: {"content": {"application/sdp": {}}}, **responses(404, 413, 429)},
 )
-async def call(
+async def create_call(
     request: Request, gateway: TheGateway, caller: TheCaller, model: str = ""
 ) -> Response:
     """Answer an offer: `application/sdp`, or a form of `sdp` and `session`.
@@ -152,7 +152,7 @@ async def call(
     response_class=Response,
     responses={200: {"description": "It is over; there is no body"}, **responses(404)},
 )
-async def hang_up(session_id: str, gateway: TheGateway) -> Response:
+async def hang_up_call(session_id: str, gateway: TheGateway) -> Response:
     """End a call."""
     await gateway.sessions.delete(session_id)
     return Response(status_code=200)

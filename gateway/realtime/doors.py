@@ -78,7 +78,9 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id
 
 
 @router.post("/client_secrets", responses=responses(404, 413))
-async def client_secret(request: Request, gateway: TheGateway, caller: TheCaller) -> Response:
+async def create_client_secret(
+    request: Request, gateway: TheGateway, caller: TheCaller
+) -> Response:
     """An ephemeral key for a browser: it begins sessions with these settings, for a while.
 
     `expires_after` is `{"anchor": "created_at", "seconds": …}`, 10 s to two hours; `session` as in

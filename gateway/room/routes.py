@@ -54,7 +54,7 @@ async def close_room(session: TheSession, gateway: TheGateway) -> Response:
 
 
 @router.post("/comments", responses=responses(404, 413, 422, 429))
-async def comments(room: TheRoom, body: Annotated[schemas.Sent, Body()]) -> schemas.TakenList:
+async def send_comments(room: TheRoom, body: Annotated[schemas.Sent, Body()]) -> schemas.TakenList:
     """What viewers have sent, one or up to 100; what became of each at once.
 
     More than a room takes: 429 `over_limit`, and none of them was taken.
@@ -65,7 +65,9 @@ async def comments(room: TheRoom, body: Annotated[schemas.Sent, Body()]) -> sche
 
 
 @router.post("/commands", responses=responses(404, 413, 422, 503))
-async def commands(room: TheRoom, body: Annotated[schemas.Command, Body()]) -> schemas.RoomInfo:
+async def send_room_command(
+    room: TheRoom, body: Annotated[schemas.Command, Body()]
+) -> schemas.RoomInfo:
     """The operator's: pause, resume, skip, say, ban, unban, block."""
     await room.command(body)
     return views.info_of(room, room.now)

@@ -25,6 +25,7 @@ from pydantic import (
 
 from gateway.api.choices import StyleName, TypedText
 from gateway.api.events import MAX_MESSAGE_CHARACTERS, explain
+from gateway.api.schemas import Told
 from gateway.room.choosing.comments import (
     LONGEST_CURRENCY,
     LONGEST_NAME,
@@ -37,7 +38,7 @@ from gateway.room.choosing.comments import (
     Kind,
     Outcome,
 )
-from gateway.room.choosing.host import Phase, Why
+from gateway.room.choosing.host import SpeechPhase, Why
 from gateway.room.choosing.safety import LONGEST_WORD
 from visavis.serving.errors import InvalidInputError
 
@@ -332,7 +333,7 @@ def parse_message(text: str) -> Message:
 # ---------------------------------------------------------------- what is told
 
 
-class Taken(BaseModel):
+class Taken(Told):
     """What became of a comment at once."""
 
     id: str = Field(description="Its own, or the one that was made up: `skip` names it so")
@@ -381,11 +382,11 @@ class RoomPongEvent(BaseModel):
 RoomEvent: TypeAlias = TakenEvent | AnsweredEvent | DoneEvent | RoomErrorEvent | RoomPongEvent
 
 
-class SpeechInfo(BaseModel):
+class SpeechInfo(Told):
     """Something that is being said, or was."""
 
     why: Why
-    phase: Phase
+    phase: SpeechPhase
     text: str = Field(description="The comment, or what is said as it stands")
     name: str = ""
     author: str = ""
@@ -412,7 +413,7 @@ class WaitingInfo(BaseModel):
     currency: str
 
 
-class Coverage(BaseModel):
+class Coverage(Told):
     """What became of all that came; `received` is their sum and what is unsettled."""
 
     received: int
@@ -425,7 +426,7 @@ class Coverage(BaseModel):
     lead_s: float = Field(description="From asking to the first sound, smoothed")
 
 
-class PlatformInfo(BaseModel):
+class PlatformInfo(Told):
     """A connection to a platform."""
 
     platform: str

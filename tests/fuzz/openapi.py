@@ -39,8 +39,8 @@ schemathesis.serializer.alias(texts, "text/plain")
 _KEY = "the key of who tries it"
 # What ends a session gets one of its own: the others ask about theirs until the end.
 _ENDING = (
-    "delete_v1_sessions__session_id__delete",
-    "hang_up_v1_realtime_calls__session_id__hangup_post",
+    "delete_session",
+    "hang_up_call",
 )
 
 

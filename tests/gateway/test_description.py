@@ -10,7 +10,7 @@ from typing import Any, get_args
 import pytest
 from fastapi import FastAPI
 
-from deploy import events_page
+from deploy import client_types, events_page
 from gateway.access.callers import SOCKET
 from gateway.api.app import create_app
 from gateway.api.events import Command, ServerEvent
@@ -56,6 +56,7 @@ def test_no_schema_has_a_word_that_the_version_lacks(described: dict[str, Any]) 
             assert isinstance(exclusive, bool) and (limit.lower() in schema or not exclusive)
         if schema.get("nullable"):
             assert "type" in schema and None in schema.get("enum", [None])
+        assert "$ref" not in schema or len(schema) == 1
     assert "HTTPValidationError" not in str(described)
 
 
@@ -75,8 +76,37 @@ def test_every_route_is_described_and_wants_a_key(described: dict[str, Any]) -> 
     }
     assert "post /v1/sessions/{session_id}/webrtc" in routes
     assert [asked for asked, route in routes.items() if not route.get("description")] == []
-    keyless = {asked for asked, route in routes.items() if "security" not in route}
+    keyless = {asked for asked, route in routes.items() if not route["security"]}
     assert keyless == {"get /healthz", "get /readyz"}
+
+
+def test_generated_clients_have_names_that_say_what_they_do(described: dict[str, Any]) -> None:
+    """And no two alike: generators leave out the second, and all that is made of it."""
+    routes = [route for methods in described["paths"].values() for route in methods.values()]
+    operations = [route["operationId"] for route in routes]
+    assert len(set(operations)) == len(operations) and "create_session" in operations
+    assert [name for name in operations if not re.fullmatch(r"[a-z]+(_[a-z]+)*", name)] == []
+    schemas = described["components"]["schemas"]
+    assert [name for name in schemas if "__" in name] == []
+    titles = [schema.get("title", name) for name, schema in schemas.items()]
+    assert len(set(titles)) == len(titles)
+    tags = {tag["name"] for tag in described["tags"]}
+    assert {tag for route in routes for tag in route["tags"]} == tags
+
+
+def test_generated_clients_are_told_what_always_comes(described: dict[str, Any]) -> None:
+    schemas = described["components"]["schemas"]
+    for name in ("NewSession", "NewPlace", "TurnRecord", "RecordingInfo", "RoomInfo"):
+        assert set(schemas[name]["required"]) == set(schemas[name]["properties"]), name
+    made = answers(described, "post", "/v1/sessions")
+    told = [
+        made[s]["application/json"]["schema"]["$ref"].rpartition("/")[2] for s in ("201", "202")
+    ]
+    assert told == ["NewSession", "NewPlace"]
+    portrait = answers(described, "get", "/v1/avatars/{name}/portrait.jpg")
+    assert portrait["200"]["image/jpeg"]["schema"]["format"] == "binary"
+    full = described["paths"]["/v1/sessions"]["post"]["responses"]["429"]
+    assert "Retry-After" in full["headers"]
 
 
 def test_the_page_of_openais_api_names_our_own_paths(described: dict[str, Any]) -> None:
@@ -133,6 +163,19 @@ def test_answers_are_described_as_what_they_are(described: dict[str, Any]) -> No
 def test_the_page_of_events_is_fresh() -> None:
     kept = events_page.PAGE.read_text(encoding="utf-8")
     assert kept == events_page.page(), "run `python -m deploy.events_page`"
+
+
+def test_typescript_knows_of_the_pages_client_what_there_is() -> None:
+    kept = client_types.FILE.read_text(encoding="utf-8")
+    assert kept == client_types.text(), "run `python -m deploy.client_types`"
+    client = client_types.FILE.with_name("client.js").read_text(encoding="utf-8")
+    exported = r"^export class (\w+)"
+    assert re.findall(exported, kept, re.M) == re.findall(exported, client, re.M)
+    method = r"^  (?:static )?(?:async )?([a-z]\w*)(?:<.*>)?\("
+    typed, there = (set(re.findall(method, source, re.M)) for source in (kept, client))
+    assert typed - there == {"addEventListener", "removeEventListener"} and there <= typed
+    told = r'[{|] type: "(\w+)"'
+    assert set(re.findall(told, client)) == set(re.findall(told, kept))
 
 
 def test_every_message_and_every_field_says_what_it_means() -> None:

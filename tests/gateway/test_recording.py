@@ -11,7 +11,7 @@ import pytest
 
 from gateway.playout.pacing import TICK_SAMPLES
 from gateway.playout.playout import Playout
-from gateway.playout.sinks.recording import Phase, Recording, Scope
+from gateway.playout.sinks.recording import Recording, RecordingPhase, Scope
 from gateway.playout.sinks.recording_folders import forget_left_behind, make_folder
 from tests.full_disk import limited_files
 from tests.gateway.media import PictureEncoder, film, tone
@@ -67,7 +67,7 @@ class Stage:
 
     def read(self) -> tuple[list[float], list[float], float]:
         """Times and brightness of the pictures; length of the sound in seconds."""
-        assert self.recording.phase is Phase.DONE
+        assert self.recording.phase is RecordingPhase.DONE
         payload = self.recording.path.read_bytes()
         with film(payload) as container:
             frames = list(container.decode(video=0))
@@ -124,7 +124,7 @@ def test_a_turn_that_is_cut_off_ends_there(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.TURN)
     stage.speak(1, 40, ticks=20)
     stage.recording.turn_cut(2, stage.playout.now_samples)
-    assert stage.recording.phase is Phase.RECORDING
+    assert stage.recording.phase is RecordingPhase.RECORDING
     stage.recording.turn_cut(1, stage.playout.now_samples)
     times, _, sound = stage.read()
     assert len(times) == 10
@@ -194,7 +194,7 @@ def test_an_abandoned_recording_is_deleted(tmp_path: Path) -> None:
     stage = Stage(tmp_path, Scope.SESSION)
     stage.idle(5)
     stage.recording.abandon()
-    assert stage.recording.phase is Phase.DONE
+    assert stage.recording.phase is RecordingPhase.DONE
     assert list(tmp_path.iterdir()) == []
     stage.run(3)
 

@@ -28,7 +28,7 @@ router = APIRouter(prefix="/v1/cache", tags=["answer cache"])
 
 
 @router.get("", responses=responses(503))
-async def show(gateway: TheGateway) -> CacheInfo:
+async def get_answer_cache(gateway: TheGateway) -> CacheInfo:
     """Configured and learned answers, welcome phrases, and what of them is prerendered."""
     cache = gateway.answers
     welcome: dict[str, list[str]] = {}
@@ -85,7 +85,9 @@ async def _phrases(gateway: Gateway) -> list[PhrasesInfo]:
         **responses(404, 422, 503),
     },
 )
-async def warm(request: Request, gateway: TheGateway, body: WarmRequest) -> StreamingResponse:
+async def warm_answer_cache(
+    request: Request, gateway: TheGateway, body: WarmRequest
+) -> StreamingResponse:
     """Have every gateway read its file of answers anew, and the voice of the texts made.
 
     For another voice, speed or style than the default one, too: what is ready speaks at once.
@@ -124,7 +126,7 @@ async def _lines(
 
 
 @router.delete("", responses=responses(422))
-async def clear(
+async def clear_answer_cache(
     request: Request, gateway: TheGateway, what: Literal["all", "learned", "phrases"] = "all"
 ) -> CacheCleared:
     """Forget learned answers, prerendered sound, or both. Configured answers stay."""

@@ -66,7 +66,7 @@ _FORM: dict[str, Any] = {
 
 
 @router.get("/voices", responses=responses(404, 503))
-async def voices(
+async def list_voices(
     gateway: TheGateway,
     language: Annotated[AnyLanguage, Query(description="BCP 47; empty: all")] = "",
 ) -> VoiceList:
@@ -76,7 +76,7 @@ async def voices(
 
 
 @router.get("/avatars", responses=responses(503))
-async def avatars(gateway: TheGateway) -> AvatarList:
+async def list_avatars(gateway: TheGateway) -> AvatarList:
     """Avatars to choose from; the first one is the default."""
     known = await gateway.catalog.avatars()
     return AvatarList(avatars=[AvatarInfo(**asdict(avatar)) for avatar in known])
@@ -158,7 +158,7 @@ def _consent(form: FormData) -> Consent | None:
     response_class=Response,
     responses={200: {"content": {"image/jpeg": {}}}, **responses(404, 503)},
 )
-async def portrait(name: str, gateway: TheGateway) -> Response:
+async def get_portrait(name: str, gateway: TheGateway) -> Response:
     """The avatar's neutral face."""
     image = await gateway.catalog.portrait(name)
     # No browser is to keep a face that may be deleted meanwhile.
@@ -166,7 +166,7 @@ async def portrait(name: str, gateway: TheGateway) -> Response:
 
 
 @router.get("/avatars/{name}/consent", responses=responses(404, 503))
-async def consent(name: str, gateway: TheGateway) -> ConsentInfo:
+async def get_consent(name: str, gateway: TheGateway) -> ConsentInfo:
     """What was stated of the person in the photograph as the avatar was made. For operators.
 
     404 where there is no such avatar, or nothing was stated of it: built-in ones and drawings have
@@ -184,7 +184,7 @@ async def consent(name: str, gateway: TheGateway) -> ConsentInfo:
         **responses(404, 503),
     },
 )
-async def head(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
+async def get_head(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
     """The avatar as a head that clients draw themselves: glTF with the 52 blendshapes.
 
     404 where it has none: a photograph is drawn by the server alone.
@@ -201,7 +201,7 @@ async def head(name: str, gateway: TheGateway, if_none_match: Known = "") -> Res
         **responses(404, 503),
     },
 )
-async def head_scene(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
+async def get_head_scene(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
     """How the portrait of such a head shows it: camera, lamps, and what it turns about. Metres."""
     return await _of_head(name, HeadFile.SCENE, "application/json", gateway, if_none_match)
 
@@ -215,7 +215,9 @@ async def head_scene(name: str, gateway: TheGateway, if_none_match: Known = "") 
         **responses(404, 503),
     },
 )
-async def head_background(name: str, gateway: TheGateway, if_none_match: Known = "") -> Response:
+async def get_head_background(
+    name: str, gateway: TheGateway, if_none_match: Known = ""
+) -> Response:
     """What stands behind such a head in its portrait; square."""
     return await _of_head(name, HeadFile.BACKGROUND, "image/png", gateway, if_none_match)
 

@@ -13,7 +13,7 @@ from gateway.access.callers import Role
 from gateway.api.problems import ForbiddenError, responses
 from gateway.api.schemas import Answer, IceServerList, Offer, RecordingInfo, RecordingRequest
 from gateway.api.state import TheCaller, TheSession
-from gateway.playout.sinks.recording import Phase, Recording
+from gateway.playout.sinks.recording import Recording, RecordingPhase
 from visavis.serving.errors import OutOfOrderError, UnknownNameError
 
 router = APIRouter(prefix="/v1/sessions/{session_id}", tags=["media"])
@@ -36,7 +36,7 @@ class _Film(FileResponse):
 
 
 @router.post("/webrtc", responses=responses(400, 404, 409, 413, 422, 429, 503))
-async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer:
+async def connect_webrtc(session: TheSession, body: Offer, caller: TheCaller) -> Answer:
     """Answer a browser's offer (no trickle: all candidates are in it).
 
     Any number of viewers may connect, one speaker: a second one gets 409. H.264 is
@@ -66,13 +66,13 @@ async def connect(session: TheSession, body: Offer, caller: TheCaller) -> Answer
 
 
 @router.get("/ice-servers", responses=responses(404))
-async def ice_servers(session: TheSession) -> IceServerList:
+async def list_ice_servers(session: TheSession) -> IceServerList:
     """STUN and TURN servers for the offer, with passwords that are this session's own."""
     return IceServerList(ice_servers=list(session.outlets.peers.ice_servers()))
 
 
 @router.delete("/webrtc/{peer_id}", status_code=204, responses=responses(404))
-async def disconnect(session: TheSession, peer_id: str) -> Response:
+async def disconnect_webrtc(session: TheSession, peer_id: str) -> Response:
     """Close one connection."""
     await session.outlets.peers.disconnect(peer_id)
     return Response(status_code=204)
@@ -103,7 +103,7 @@ async def stop_recording(session: TheSession) -> RecordingInfo:
 
 
 @router.get("/recording", responses=responses(404))
-async def recording(session: TheSession) -> RecordingInfo:
+async def get_recording(session: TheSession) -> RecordingInfo:
     """How the recording stands."""
     await session.outlets.recordings.written()
     current = session.outlets.recordings.current
@@ -120,7 +120,7 @@ async def recording(session: TheSession) -> RecordingInfo:
         **responses(400, 404, 409, 416),
     },
 )
-async def recording_file(session: TheSession) -> FileResponse:
+async def get_recording_file(session: TheSession) -> FileResponse:
     """The finished recording: the very pictures that were shown, not encoded again.
 
     Where the disk was full it is what could be kept; `GET recording` says so in `error`.
@@ -130,7 +130,7 @@ async def recording_file(session: TheSession) -> FileResponse:
     current = session.outlets.recordings.current
     if current is None:
         raise UnknownNameError("recording: none was started")
-    if current.phase is not Phase.DONE:
+    if current.phase is not RecordingPhase.DONE:
         raise OutOfOrderError("recording: it is still running; stop it first")
     if current.empty:
         reason = current.error or "it ended before there was anything to record"

@@ -26,7 +26,10 @@ health = APIRouter(tags=["operation"])
 _PAUSE_S = 0.0001
 """After each metric. A thread that only computes lets others go on every 5 ms at most, which is a
 quarter of a tick."""
-_NOT_NOW: dict[int | str, dict[str, Any]] = {503: {"model": Health}}
+_HEALTH: dict[str, Any] = {
+    "responses": {200: {"model": Health}, 503: {"model": Health}},
+    "openapi_extra": {"security": []},
+}
 
 
 def _info(state: ReplicaState) -> ReplicaInfo:
@@ -45,14 +48,14 @@ def _info(state: ReplicaState) -> ReplicaInfo:
 
 
 @router.get("/v1/services", responses=responses(401, 403))
-async def services(gateway: TheGateway) -> ServiceList:
+async def list_services(gateway: TheGateway) -> ServiceList:
     """Every replica that is known, its model, health and capacity."""
     states = sorted(gateway.registry.replicas(), key=lambda s: s.replica.instance)
     return ServiceList(services=[_info(s) for s in states])
 
 
 @router.get("/v1/metrics-targets", responses=responses(401, 403))
-async def metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
+async def list_metrics_targets(request: Request, gateway: TheGateway) -> list[Target]:
     """Prometheus' HTTP service discovery: where every process shows its metrics."""
     gateways = gateway.registry.gateways
     if len(gateways) > 1:
@@ -80,8 +83,15 @@ def _by(scheme: str) -> dict[str, str]:
     return {} if scheme == "http" else {"__scheme__": scheme}
 
 
-@router.get("/metrics", response_class=Response, responses=responses(401, 403))
-async def metrics(request: Request) -> Response:
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={
+        200: {"content": {"text/plain": {}, "application/openmetrics-text": {}}},
+        **responses(401, 403),
+    },
+)
+async def get_metrics(request: Request) -> Response:
     """The gateway's own metrics: in Prometheus' text format or, where asked for, in OpenMetrics.
 
     Only OpenMetrics carries exemplars: the session and the turn behind a sample.
@@ -101,16 +111,16 @@ class _Unhurried(Collector):
             time.sleep(_PAUSE_S)
 
 
-@health.get("/healthz", responses=_NOT_NOW)
-async def healthz(gateway: TheGateway) -> JSONResponse:
+@health.get("/healthz", **_HEALTH)
+async def get_health(gateway: TheGateway) -> JSONResponse:
     """200 while the gateway can work: the bus is connected."""
     connected = gateway.bus.connected
     status = "ok" if connected else "the bus is not connected"
     return JSONResponse({"status": status}, 200 if connected else 503)
 
 
-@health.get("/readyz", responses=_NOT_NOW)
-async def readyz(gateway: TheGateway) -> JSONResponse:
+@health.get("/readyz", **_HEALTH)
+async def get_readiness(gateway: TheGateway) -> JSONResponse:
     """200 once a turn would work: the bus and a replica of every stage answer.
 
     Else 503 with `missing`: what is not there, and why.

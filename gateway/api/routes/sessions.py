@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
 
 from gateway.access.callers import Role
 from gateway.access.tokens import IN_A_SESSION, Issued
@@ -83,15 +84,15 @@ async def change_session(session: Session, gateway: Gateway, change: dict[str, A
 @router.post(
     "",
     status_code=201,
+    response_model=NewSession,
     responses={202: {"model": NewPlace}, **responses(400, 404, 413, 422, 429, 503)},
 )
-async def create(
+async def create_session(
     request: Request,
-    response: Response,
     body: SessionRequest,
     gateway: TheGateway,
     caller: TheCaller,
-) -> NewSession | NewPlace:
+) -> NewSession | Response:
     """Start a session, if all four services hold their deadlines with it.
 
     Its `token` opens it, and nothing else: this is what to give to a browser.
@@ -125,9 +126,9 @@ async def create(
     if isinstance(found, Standing):
         if gone:
             gateway.entrance.leave(found.id)
-        response.status_code = 202
         issued = gateway.doorkeeper.issue(found.id)
-        return NewPlace(**place_of(found).model_dump(), **_told(issued))
+        made = NewPlace(**place_of(found).model_dump(), **_told(issued))
+        return JSONResponse(made.model_dump(mode="json"), 202)
     info, issued = info_of(found), gateway.doorkeeper.issue(found.id)
     if gone:
         # Nobody knows its name: it would keep its slots until it expires.
@@ -156,7 +157,7 @@ def place_of(standing: Standing) -> PlaceInfo:
 
 
 @router.get("/{session_id}/place", responses=responses(404))
-async def place(session_id: str, gateway: TheGateway) -> PlaceInfo:
+async def get_place(session_id: str, gateway: TheGateway) -> PlaceInfo:
     """How a place in line stands. One that nobody asks for is given up after a while.
 
     The WebSocket of the same path tells the same as `place` events, whenever it changes and once a
@@ -202,13 +203,13 @@ async def renew_token(
 
 
 @router.get("/{session_id}", responses=responses(404))
-async def get(session: TheSession) -> SessionInfo:
+async def get_session(session: TheSession) -> SessionInfo:
     """One session as it is now."""
     return info_of(session)
 
 
 @router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
-async def update(
+async def update_session(
     session: TheSession, body: SessionChange, gateway: TheGateway, caller: TheCaller
 ) -> SessionInfo:
     """Change language, voice, avatar, speed, style or tools; takes effect from the next turn on.
@@ -232,7 +233,7 @@ async def update(
 
 
 @router.delete("/{session_id}", status_code=204, responses=responses(404))
-async def delete(session_id: str, gateway: TheGateway) -> Response:
+async def delete_session(session_id: str, gateway: TheGateway) -> Response:
     """End a session; viewers are disconnected, recordings deleted. Or leave the line."""
     if not gateway.entrance.leave(session_id):
         await gateway.sessions.delete(session_id)
@@ -259,13 +260,13 @@ async def interrupt(session: TheSession) -> TurnNumber:
 
 
 @router.get("/{session_id}/turns", responses=responses(404))
-async def turns(session: TheSession) -> list[TurnRecord]:
+async def list_turns(session: TheSession) -> list[TurnRecord]:
     """The last turns, oldest first."""
     return session.records.all()
 
 
 @router.get("/{session_id}/turns/{turn}", responses=responses(404))
-async def turn(session: TheSession, turn: int) -> TurnRecord:
+async def get_turn(session: TheSession, turn: int) -> TurnRecord:
     """What was asked and answered in a turn, and where its time went."""
     record = session.records.get(turn)
     if record is None:
@@ -274,7 +275,7 @@ async def turn(session: TheSession, turn: int) -> TurnRecord:
 
 
 @router.get("/{session_id}/turns/{turn}/timeline", responses=responses(404))
-async def timeline(session: TheSession, turn: int) -> Timeline:
+async def get_timeline(session: TheSession, turn: int) -> Timeline:
     """What each stage did with a turn's first and last chunk: transfer, wait, queue, compute.
 
     There once the answer's first sample has left; complete when the turn is over.

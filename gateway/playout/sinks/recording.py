@@ -54,7 +54,7 @@ class Scope(StrEnum):
     SESSION = "session"
 
 
-class Phase(StrEnum):
+class RecordingPhase(StrEnum):
     """Where a recording stands."""
 
     ARMED = "armed"
@@ -81,7 +81,7 @@ class Recording:
     def __init__(self, path: Path, scope: Scope, *, limit_s: float = DEFAULT_LIMIT_S) -> None:
         self.path = path
         self.scope = scope
-        self.phase = Phase.ARMED
+        self.phase = RecordingPhase.ARMED
         self.turn: int | None = None
         self.duration_s = 0.0
         self.empty = True
@@ -99,7 +99,7 @@ class Recording:
 
     def push(self, tick: Tick) -> None:
         """What leaves in this tick."""
-        if self.phase is Phase.DONE:
+        if self.phase is RecordingPhase.DONE:
             return
         if self.scope is Scope.TURN:
             for event, turn in tick.events:
@@ -125,19 +125,19 @@ class Recording:
 
         early: why, where nobody wanted it to end.
         """
-        if early and self.phase is not Phase.DONE:
+        if early and self.phase is not RecordingPhase.DONE:
             kept = "nothing is kept" if self.empty else "it is kept"
             self.error = f"the recording has ended, for {early}; {kept}"
         if self._film is not None:
             self.duration_s = self._film.close(to_video_clock(now_samples - self._start_samples))
             self._film = None
-        self.phase = Phase.DONE
+        self.phase = RecordingPhase.DONE
         self._forget_preroll()
 
     def fail(self, error: OSError) -> None:
         """The disk is full, or gone: the recording ends here, with what of it can be played."""
         reason = error.strerror or str(error)
-        self.phase = Phase.DONE
+        self.phase = RecordingPhase.DONE
         self._forget_preroll()
         film, self._film = self._film, None
         with contextlib.suppress(OSError, av.FFmpegError):
@@ -148,7 +148,7 @@ class Recording:
 
     def abandon(self) -> None:
         """Stop and delete what was recorded."""
-        self.phase = Phase.DONE
+        self.phase = RecordingPhase.DONE
         self._forget_preroll()
         if self._film is not None:
             self._film.abandon()
@@ -159,7 +159,7 @@ class Recording:
 
     def _take(self, tick: Tick) -> None:
         pictures = [p for p in tick.pictures if p.picture.codec is VideoCodec.H264]
-        if self.phase is Phase.RECORDING:
+        if self.phase is RecordingPhase.RECORDING:
             self._write_pictures(pictures)
             self._write_sound(tick.start_samples, tick.pcm)
             return
@@ -210,7 +210,7 @@ class Recording:
             height=first.picture.height,
             sample_rate_hz=RATE_HZ,
         )
-        self.phase = Phase.RECORDING
+        self.phase = RecordingPhase.RECORDING
         self._write_pictures(self._preroll_pictures)
         for sound in self._preroll_sound:
             self._write_sound(sound.start_samples, sound.pcm)
@@ -299,7 +299,7 @@ class Recordings:
     @property
     def waits(self) -> bool:
         """One starts with the next turn."""
-        return self._running is not None and self._running.phase is Phase.ARMED
+        return self._running is not None and self._running.phase is RecordingPhase.ARMED
 
     async def start(self, scope: Scope) -> Recording:
         """An older one is forgotten.
@@ -385,7 +385,7 @@ class Recordings:
     def _written(self, recording: Recording, done: asyncio.Future[None]) -> None:
         """The thread has done what it was given last."""
         self._handed.remove(done)
-        if recording.phase is not Phase.DONE or self._running is not recording:
+        if recording.phase is not RecordingPhase.DONE or self._running is not recording:
             return
         self._running = None
         if not recording.empty:

@@ -44,7 +44,7 @@ class Why(StrEnum):
     SCRIPT = "script"
 
 
-class Phase(StrEnum):
+class SpeechPhase(StrEnum):
     """Where something that is said stands."""
 
     ORDERED = "ordered"
@@ -66,7 +66,7 @@ class Speech:
     entry: Entry | None = None
     gifts: int = 0
     """Of thanks: how many gifts, as they came."""
-    phase: Phase = Phase.ORDERED
+    phase: SpeechPhase = SpeechPhase.ORDERED
     turn: int = 0
     ordered_at_s: float = 0.0
     age_s: float | None = None
@@ -279,7 +279,7 @@ class Host:
         return self.selection.pick(now, lead_s)
 
     def _choose_ahead(self, current: Speech, now: float, situation: Situation) -> None:
-        if self.paused or self.next is not None or current.phase is not Phase.SPEAKING:
+        if self.paused or self.next is not None or current.phase is not SpeechPhase.SPEAKING:
             return
         left_s = situation.left_s
         if left_s is not None and left_s <= self._pacing.nearly_over_s:
@@ -287,7 +287,7 @@ class Host:
             self.next = self.selection.pick(now, lead_s)
 
     def _is_late(self, speech: Speech, now: float) -> bool:
-        if speech.entry is None or speech.phase is not Phase.ORDERED:
+        if speech.entry is None or speech.phase is not SpeechPhase.ORDERED:
             return False
         return not self.selection.is_timely(speech.entry, now, _MARGIN_S)
 
@@ -327,9 +327,9 @@ class Host:
     def began(self, turn: int, now: float) -> None:
         """The first sound of a turn leaves."""
         speech = self._of(turn)
-        if speech is None or speech.phase is not Phase.ORDERED:
+        if speech is None or speech.phase is not SpeechPhase.ORDERED:
             return
-        speech.phase = Phase.SPEAKING
+        speech.phase = SpeechPhase.SPEAKING
         if speech.entry is not None:
             speech.age_s = now - speech.entry.comment.at_s
         if speech.asked:
@@ -352,13 +352,13 @@ class Host:
         good = _GOOD.get(speech.why, Outcome.NOTED)
         outcomes = {"finished": good, "failed": Outcome.FAILED}
         outcome = outcomes.get(how, Outcome.INTERRUPTED)
-        if outcome is Outcome.INTERRUPTED and speech.phase is Phase.SPEAKING:
+        if outcome is Outcome.INTERRUPTED and speech.phase is SpeechPhase.SPEAKING:
             outcome = good  # it was answered; somebody had heard enough of it
         self._close(speech, speech.stopped_for or outcome, now)
         return speech
 
     def _close(self, speech: Speech, outcome: Outcome, now: float) -> None:
-        speech.phase, speech.outcome = Phase.OVER, outcome
+        speech.phase, speech.outcome = SpeechPhase.OVER, outcome
         if speech.entry is not None:
             self.selection.over(speech.entry, outcome, now)
         self.selection.outcomes[outcome] += speech.gifts
@@ -387,7 +387,7 @@ class Host:
     @property
     def _not_begun(self) -> list[Speech]:
         speeches = [speech for speech in (self.current, self._again) if speech is not None]
-        return [s for s in speeches if s.phase is Phase.ORDERED and s.stopped_for is None]
+        return [s for s in speeches if s.phase is SpeechPhase.ORDERED and s.stopped_for is None]
 
     # ------------------------------------------------------------ the end
 
@@ -396,7 +396,7 @@ class Host:
         last = self.current
         for speech in (self._again, last):
             if speech is not None:
-                begun = speech.phase is Phase.SPEAKING and speech.stopped_for is None
+                begun = speech.phase is SpeechPhase.SPEAKING and speech.stopped_for is None
                 good = _GOOD.get(speech.why, Outcome.NOTED)
                 self._close(speech, good if begun else Outcome.CLOSED, now)
         self._again = None
