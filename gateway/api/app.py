@@ -116,7 +116,8 @@ Speak or type to a face, and it answers with voice and lips in step.
    watch by WHEP (`POST …/whep`) or HLS (`GET …/hls/index.m3u8`); `POST …/whip` takes a microphone.
    What changes in its room is told on the WebSocket `…/room/live`.
 
-Every error from 400 on is `{"error": {"code", "message"}}`.
+Every error from 400 on is `{"error": {"code", "message"}}`. A request that does not come to its end
+is answered 408, whatever it asks for.
 
 Programs that were written for OpenAI's API find models, chat, speech and transcriptions where they
 look for them, under `/v1`, and Realtime at the WebSocket `/v1/realtime`; errors there have OpenAI's
