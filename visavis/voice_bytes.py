@@ -18,15 +18,19 @@ from visavis.synthetic import SYNTHETIC
 
 OPUS_RATE_HZ = 48_000
 OPUS_BIT_RATE = 32_000
+_LOWEST_RATE_HZ = 4_000
+"""Of a file's sound. Of one sample a second thousands are made: of kilobytes, gigabytes."""
 
 
 def decoded_samples(container: Any, rate_hz: int) -> Iterator[NDArray[np.int16]]:
     """Pieces [N] int16, mono, of the first sound in an open container of FFmpeg's.
 
-    Raises what FFmpeg says of a file that is damaged.
+    Raises ValueError for a rate that no sound has, and what FFmpeg says of a file that is damaged.
     """
     resampler = av.AudioResampler(format="s16", layout="mono", rate=rate_hz)
     for frame in container.decode(audio=0):
+        if frame.sample_rate < _LOWEST_RATE_HZ:
+            raise ValueError(f"{frame.sample_rate} samples a second are no sound")
         frame.pts = None  # holes and jumps in a file's times are no sound
         for resampled in resampler.resample(frame):
             yield resampled.to_ndarray()[0]

@@ -440,12 +440,13 @@ async def test_openais_voices_are_shared_out_over_ours() -> None:
     assert {voice_named(name, ours[:1]) for name in VOICES} == {"f"}
 
 
-def wav(seconds: float) -> bytes:
+def wav(seconds: float, says_hz: int = 8000) -> bytes:
+    """says_hz: the rate that it claims."""
     file = io.BytesIO()
     with wave.open(file, "wb") as writer:
         writer.setnchannels(1)
         writer.setsampwidth(2)
-        writer.setframerate(8000)
+        writer.setframerate(says_hz)
         writer.writeframes(tone(round(seconds * 8000), rate_hz=8000).tobytes())
     return file.getvalue()
 
@@ -498,7 +499,8 @@ async def test_a_recording_is_told_utterance_by_utterance(http: httpx.AsyncClien
 
 async def test_a_recording_that_cannot_be_is_refused(http: httpx.AsyncClient) -> None:
     playlist = b"#EXTM3U\n#EXTINF:1,\n/etc/passwd\n#EXT-X-ENDLIST\n"
-    for file in (b"no sound at all", b"", playlist):
+    # 160 samples that say that each is a second long.
+    for file in (b"no sound at all", b"", playlist, wav(0.02, says_hz=1)):
         assert refused(await transcribed(http, file), 400)["param"] == "file"
     assert refused(await transcribed(http, b"x" * 600_000), 413)["code"] == "too_large"
     sound = wav(0.2)
