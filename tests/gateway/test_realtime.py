@@ -235,6 +235,21 @@ def test_nonsense_is_an_error_and_the_session_lives() -> None:
     assert kinds(talk.update(tools=[TOOL])) == ["session.updated"]
 
 
+def test_a_conversation_is_no_longer_than_it_may_be_however_it_grows() -> None:
+    def asked(*texts: str) -> list[dict[str, Any]]:
+        content = [{"type": "input_text", "text": text} for text in texts]
+        item = {"type": "message", "role": "user", "content": content}
+        return talk.say("conversation.item.create", item=item)
+
+    talk, half = Talk(), "x" * 16_001
+    assert code(asked(*"a" * 129)) == code(asked(half, half)) == "invalid_value"
+    for number in range(60):
+        asked(f"{number}", half, "\n")
+    (said,) = talk.remembered()
+    assert len(said.content) < 520_000 and said.content.endswith(half)
+    assert said.content.split(maxsplit=1)[0] == "29", "the oldest are forgotten"
+
+
 @pytest.mark.parametrize(
     ("detection", "wanted"),
     [

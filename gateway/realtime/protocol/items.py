@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json
@@ -22,8 +21,10 @@ from gateway.tools.offers import Call
 
 MOST_ITEMS = 2000
 """Of one conversation; then the oldest are forgotten."""
-MOST_CHARACTERS = 32_000
+MOST_CHARACTERS, _MOST_PARTS = 32_000, 128
 """Of one item."""
+_MOST_OF_ALL = 500_000
+"""Characters of one conversation, as MOST_ITEMS."""
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 _ROLES = ("system", "user", "assistant")
 _TEXTS = ("text", "input_text", "output_text")
@@ -54,10 +55,15 @@ class Item:
     @property
     def text(self) -> str:
         """What is in it for the language model."""
-        pieces = [part.get("text") or part.get("transcript") or "" for part in self.parts]
+        pieces = list(map(_words_of, self.parts))
         if self.heard is not None:
             pieces[:1] = [self.heard]  # code that was shown is there all the same
-        return reduce(_behind, pieces, "")
+        return _in_one(pieces)
+
+    @property
+    def characters(self) -> int:
+        """How much it holds."""
+        return sum(len(_words_of(p)) for p in self.parts) + len(self.arguments) + len(self.output)
 
     def told(self) -> dict[str, Any]:
         """As on the wire."""
@@ -74,6 +80,11 @@ class Item:
             case "function_call_output":
                 return told | {"call_id": self.call_id, "output": self.output}
         return told | {"role": self.role, "content": [dict(part) for part in self.parts]}
+
+
+def _words_of(part: Mapping[str, Any]) -> str:
+    words: str = part.get("text") or part.get("transcript") or ""
+    return words
 
 
 @dataclass(slots=True)
@@ -133,9 +144,18 @@ class Items:
             place = self._items.index(self.get(previous, "previous_item_id")) + 1
         self._items.insert(place, item)
         before = self._items[place - 1].id if place else None
-        if len(self._items) > MOST_ITEMS:
-            del self._items[0]  # further back than the language model reads
+        self._forget()
         return before
+
+    def _forget(self) -> None:
+        """What is further back than the language model reads."""
+        count, characters = 0, 0
+        for item in reversed(self._items):
+            characters += item.characters
+            if count == MOST_ITEMS or (count and characters > _MOST_OF_ALL):
+                break
+            count += 1
+        del self._items[:-count]
 
     def before(self, item: Item) -> str | None:
         """The id of the one before it; None: it is the first, or not there any more."""
@@ -156,6 +176,8 @@ class Items:
 def messages_of(items: Iterable[Item]) -> list[Message]:
     """Items as messages; those of a side that follow each other are one."""
     said: list[Message] = []
+    texts: dict[int, list[str]] = {}
+    """What messages are made of, by their places."""
     for item in items:
         match item.kind:
             case "function_call":
@@ -168,22 +190,22 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
             case "function_call_output":
                 said.append(Message("tool", item.output, tool_call_id=item.call_id))
             case _ if text := item.text.strip():
-                _join(said, item.role, text)
+                if not said or said[-1].role != item.role or said[-1].calls:
+                    role: Any = item.role
+                    said.append(Message(role, ""))
+                texts.setdefault(len(said) - 1, []).append(text)
+    for place, pieces in texts.items():
+        said[place] = replace(said[place], content=_in_one(pieces))
     return said
 
 
-def _join(said: list[Message], role: Any, text: str) -> None:
-    last = said[-1] if said else None
-    if last is not None and last.role == role and not last.calls:
-        said[-1] = Message(role, _behind(last.content, text))
-    else:
-        said.append(Message(role, text))
-
-
-def _behind(before: str, text: str) -> str:
-    """Both as one text. What has lines, such as code, keeps them to itself."""
-    between = "\n" if "\n" in before + text else " "
-    return between.join(filter(None, (before, text)))
+def _in_one(pieces: Iterable[str]) -> str:
+    """All as one text. What has lines, such as code, keeps them to itself."""
+    told, lines = list[str](), False
+    for piece in filter(None, pieces):
+        lines = lines or "\n" in piece
+        told += [*(("\n" if lines else " ",) if told else ()), piece]
+    return "".join(told)
 
 
 def item_of(content: object, new_id: str, param: str = "item") -> Item:
@@ -223,8 +245,13 @@ def _parts(content: object, role: str, param: str) -> list[dict[str, Any]]:
     if not isinstance(content, Sequence) or not content:
         message = f"{param}.content: a list of parts is wanted"
         raise RefusedError(message, f"{param}.content", "missing_required_parameter")
+    if len(content) > _MOST_PARTS:
+        message = f"{param}.content: at most {_MOST_PARTS} parts are allowed"
+        raise RefusedError(message, f"{param}.content", "invalid_value")
     side = "output" if role == "assistant" else "input"
-    return [_part(part, side, f"{param}.content.{i}") for i, part in enumerate(content)]
+    parts = [_part(part, side, f"{param}.content.{i}") for i, part in enumerate(content)]
+    _check_length(sum(len(_words_of(part)) for part in parts), f"{param}.content")
+    return parts
 
 
 def _part(part: object, side: str, param: str) -> dict[str, Any]:
@@ -249,10 +276,15 @@ def _string(content: Mapping[Any, Any], name: str, param: str) -> str:
     if not isinstance(value, str):
         message = f"{param}.{name}: a string is wanted"
         raise RefusedError(message, f"{param}.{name}", "missing_required_parameter")
-    if len(value) > MOST_CHARACTERS:
-        message = f"{param}.{name}: at most {MOST_CHARACTERS} characters are allowed"
-        raise RefusedError(message, f"{param}.{name}", "invalid_value")
+    _check_length(len(value), f"{param}.{name}")
     return value
+
+
+def _check_length(characters: int, param: str) -> None:
+    """Raises RefusedError."""
+    if characters > MOST_CHARACTERS:
+        message = f"{param}: at most {MOST_CHARACTERS} characters are allowed"
+        raise RefusedError(message, param, "invalid_value")
 
 
 def _tool_name(content: Mapping[Any, Any], param: str) -> str:
