@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -241,6 +242,21 @@ async def test_broken_streams_are_errors(
 ) -> None:
     async with pair(streaming(*events)) as (backend, _):
         with pytest.raises(EngineError, match=complaint):
+            await answer(backend)
+
+
+async def test_nothing_is_unpacked() -> None:
+    """Some hundred bytes could be gigabytes."""
+
+    async def pack(exchange: Exchange) -> None:
+        assert exchange.headers["accept-encoding"] == "identity"
+        head = (
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n\r\n"
+        )
+        await exchange.send(head + gzip.compress(b"data: [DONE]\n\n"))
+
+    async with pair(pack) as (backend, _):
+        with pytest.raises(EngineError, match="ended in the middle"):
             await answer(backend)
 
 

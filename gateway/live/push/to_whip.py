@@ -135,9 +135,13 @@ class WhipPush:
             raise PushError("the connection is lost")
 
     def _http(self) -> httpx.AsyncClient:
-        bearer = {"Authorization": f"Bearer {self._address.key}"} if self._address.key else {}
+        headers = {"Accept-Encoding": "identity"}
+        if self._address.key:
+            headers["Authorization"] = f"Bearer {self._address.key}"
         verify = self._tls if self._tls is not None else False
-        return httpx.AsyncClient(timeout=_CONNECT_S, trust_env=False, verify=verify, headers=bearer)
+        return httpx.AsyncClient(
+            timeout=_CONNECT_S, trust_env=False, verify=verify, headers=headers
+        )
 
     async def _offer(self, sdp: str) -> str:
         """The endpoint's answer. Raises PushError."""
@@ -190,9 +194,12 @@ class WhipPush:
 
 
 async def _beginning_of(told: httpx.Response) -> bytes:
-    """What an endpoint says, read no further than to where it is too long."""
+    """What an endpoint says, read no further than to where it is too long.
+
+    As it comes: unpacked, some hundred bytes could be gigabytes.
+    """
     said = bytearray()
-    async for piece in told.aiter_bytes():
+    async for piece in told.aiter_raw():
         said += piece
         if len(said) > _LONGEST_ANSWER:
             break

@@ -95,7 +95,9 @@ class OpenAiCompatibleBackend:
         self._not_taken: set[str] = set()
         """Fields that the server has refused, and is not sent any more."""
         self._client = httpx.AsyncClient(
-            headers={"Authorization": f"Bearer {key}"} if (key := _checked_key(api_key)) else {},
+            # Read as it comes: unpacked, some hundred bytes could be gigabytes.
+            headers={"Accept-Encoding": "identity"}
+            | ({"Authorization": f"Bearer {key}"} if (key := _checked_key(api_key)) else {}),
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
             **way_to(self._url),
@@ -260,7 +262,7 @@ def _base_url(url: str) -> str:
 async def _error_text(answer: httpx.Response) -> str:
     """The beginning of an error's body: a server may send any amount."""
     body = b""
-    async for piece in answer.aiter_bytes():
+    async for piece in answer.aiter_raw():
         body += piece
         if len(body) > _MAX_ERROR_BYTES:
             break
@@ -270,7 +272,7 @@ async def _error_text(answer: httpx.Response) -> str:
 async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
     parser, characters = SseParser(), _WholeCharacters()
     finished = False
-    async for piece in answer.aiter_bytes():
+    async for piece in answer.aiter_raw():
         for event in parser.feed(piece):
             if event.strip() == _DONE:
                 return

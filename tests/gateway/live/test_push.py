@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import re
 import ssl
 from pathlib import Path
@@ -192,17 +193,25 @@ async def answer(
     writer.write(chunked(Message(kind, payload), 3, 128))
 
 
-async def test_an_answer_without_an_end_is_not_read_to_its_end() -> None:
+@pytest.mark.parametrize("packed", [False, True])
+async def test_an_answer_without_an_end_is_not_read_to_its_end(packed: bool) -> None:
+    """packed: its beginning is small, and would be large."""
+
     async def go_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 1000000000\r\n\r\n" + bytes(300_000))
+        asked = await reader.readuntil(b"\r\n\r\n")
+        assert b"Accept-Encoding: identity" in asked
+        about, body = "Content-Length: 1000000000", bytes(300_000)
+        if packed:
+            body = gzip.compress(body)
+            about = f"Content-Encoding: gzip\r\nContent-Length: {len(body)}"
+        writer.write(f"HTTP/1.1 201 Created\r\n{about}\r\n\r\n".encode() + body)
         await reader.read()
         writer.close()
 
     async with await asyncio.start_server(go_on, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         push = WhipPush(parse(f"http://127.0.0.1:{port}/whip"), Figures(), _nothing, [])
-        with pytest.raises(PushError, match="answer is too long"):
+        with pytest.raises(PushError, match="not take H.264" if packed else "answer is too long"):
             await push.open()
         await push.close()
 
