@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 from datetime import UTC, datetime
 
+# What steers a terminal, ends a line or turns its direction, beside what JSON escapes by itself.
+_STEERING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _context: ContextVar[dict[str, str | int] | None] = ContextVar("log_context", default=None)
 
 
@@ -50,7 +53,8 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False)
+        line = json.dumps(entry, ensure_ascii=False)
+        return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", line)
 
 
 def configure_logging(service: str, level: str) -> None:
