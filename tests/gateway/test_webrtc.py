@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from fractions import Fraction
@@ -22,6 +23,7 @@ from aiortc import (
     VideoStreamTrack,
 )
 from aiortc.rtcrtpreceiver import StreamStatistics
+from aiortc.rtcsctptransport import SCTP_DATA_FIRST_FRAG, DataChunk
 from aiortc.rtp import RtcpReceiverInfo, RtcpRrPacket, RtpPacket, is_rtcp
 from prometheus_client import REGISTRY
 
@@ -166,6 +168,33 @@ async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
     assert len(records) % 68 == 0
 
 
+@pytest.mark.parametrize(("most", "kept"), [("_MOST_PIECES", 20), ("_OVERDRAWN_BYTES", -(1 << 20))])
+async def test_who_sends_a_message_without_an_end_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch,
+    browsers: list[Browser],
+    session: GatewaySession,
+    gateway: RunningGateway,
+    most: str,
+    kept: int,
+) -> None:
+    monkeypatch.setattr(f"visavis.serving.aiortc_private.incoming.{most}", kept)
+    opened = asyncio.Event()
+    pc = browsers[0].pc
+    channel = pc.createDataChannel("any")
+    channel.on("open", opened.set)
+    await browsers[0].connect("viewer")
+    await opened.wait()
+    inside, sctp = gateway.inside.sessions.get(session.id), pc.sctp
+    assert inside.audience.present == 1 and sctp is not None
+    for number in range(30):
+        piece = DataChunk(flags=0 if number else SCTP_DATA_FIRST_FRAG)
+        piece.tsn, piece.stream_id, piece.protocol = sctp._local_tsn + number, channel.id or 0, 51
+        piece.user_data = b"and "
+        with contextlib.suppress(ConnectionError):
+            await sctp._send_chunk(piece)
+    await until(lambda: inside.audience.present == 0)
+
+
 @pytest.mark.parametrize("codec", ["video/H264", "video/VP8"])
 async def test_both_codecs(
     browsers: list[Browser], session: GatewaySession, doubles: Doubles, codec: str
@@ -203,6 +232,20 @@ async def test_the_microphone_reaches_the_bus(
     pcm = np.concatenate([c.pcm for c in heard[5:]]).astype(np.float32)
     peak_hz = np.argmax(np.abs(np.fft.rfft(pcm))) * 16_000 / len(pcm)
     assert peak_hz == pytest.approx(440, abs=10)
+
+
+async def test_who_sends_as_ever_more_sources_is_cut_off(
+    browsers: list[Browser], session: GatewaySession, gateway: RunningGateway
+) -> None:
+    await browsers[0].connect("speaker")
+    inside = gateway.inside.sessions.get(session.id)
+    await until(lambda: inside.audience.present == 1)
+    sender = browsers[0].pc.getSenders()[0]
+    for source in range(1, 40):
+        packet = RtpPacket(payload_type=96, sequence_number=source, ssrc=source, payload=b"?")
+        with contextlib.suppress(ConnectionError):
+            await sender.transport._send_rtp(packet.serialize())
+    await until(lambda: inside.audience.present == 0)
 
 
 @pytest.mark.parametrize("drawn_by", ["client", "server"])

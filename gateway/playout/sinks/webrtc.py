@@ -43,7 +43,11 @@ from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.rtp_sound import MicPackets, MicSound
-from visavis.serving.aiortc_private.incoming import SoundIntake, take_in_at_once
+from visavis.serving.aiortc_private.incoming import (
+    SoundIntake,
+    bound_messages,
+    take_in_at_once,
+)
 from visavis.serving.aiortc_private.outgoing import Report, on_reports
 from visavis.serving.errors import InvalidInputError, UnknownNameError
 from visavis.wire.media import VideoCodec
@@ -115,6 +119,8 @@ class Peer:
         self._sound: PassTrack | None = None
         self._pictures: PassTrack | None = None
         self._mic_sound = MicSound(mic_rate_hz)
+        self._told_later = 0
+        """Candidates, since its offer."""
         self._pc = RTCPeerConnection(configuration(ice_servers))
         self._tasks: set[asyncio.Task[None]] = set()
         self.closed = False
@@ -167,6 +173,8 @@ class Peer:
             with contextlib.suppress(Exception):  # and again, as it closes what is half made
                 await self.close()
             raise InvalidInputError(f"sdp: not an offer that can be answered: {error}") from error
+        if self._pc.sctp is not None:
+            bound_messages(self._pc.sctp)
         local = self._pc.localDescription
         if self.codec is not None:
             self.codec = negotiated_codec(local.sdp)
@@ -182,10 +190,14 @@ class Peer:
         known = ICE_USER.findall(self._pc.remoteDescription.sdp)
         if ufrag and known and ufrag not in known:
             raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
+        found = [candidate for candidate in candidates if not candidate.ip.endswith(_HIDDEN)]
+        most = _MOST_LINES["a=candidate:"]
+        if self._told_later + len(found) > most:
+            raise InvalidInputError(f"candidate: more than {most} since the offer")
+        self._told_later += len(found)
         try:
-            for candidate in candidates:
-                if not candidate.ip.endswith(_HIDDEN):
-                    await self._pc.addIceCandidate(candidate)
+            for candidate in found:
+                await self._pc.addIceCandidate(candidate)
         except Exception as error:  # aiortc raises whatever it met
             raise InvalidInputError(f"candidate: it cannot be used: {error}") from error
 
@@ -353,8 +365,8 @@ class Peer:
 
     def _fail(self, error: BaseException) -> None:
         """A browser that is not listened to any more shall see that, and connect again."""
-        log.error("peer %s failed", self.id, exc_info=error)
         if not self.closed:
+            log.error("peer %s failed", self.id, exc_info=error)
             self._start(self.close())
 
 

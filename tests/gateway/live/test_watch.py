@@ -78,6 +78,11 @@ async def test_a_whep_player_sees_the_face(
         assert (await viewer.patch(where, content=restart, headers=told)).status_code == 422
         (own,) = set(re.findall("^a=ice-ufrag:.*", offer, re.M))
         assert (await viewer.patch(where, content=own, headers=told)).status_code == 204
+        more = "".join(
+            f"a=candidate:1 1 udp 1 127.0.0.2 {port} typ host\r\n" for port in range(2, 52)
+        )
+        added = [await viewer.patch(where, content=more, headers=told) for _ in range(2)]
+        assert [patch.status_code for patch in added] == [204, 422], "each is tried from here"
         async with asyncio.timeout(30):
             assert (await tracks["video"].recv()).width == 64
             assert (await tracks["audio"].recv()).sample_rate == RATE_HZ

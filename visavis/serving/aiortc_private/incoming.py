@@ -18,6 +18,7 @@ from aiortc.codecs.opus import OpusDecoder
 from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcdtlstransport import RTCDtlsTransport, State
 from aiortc.rtcrtpreceiver import StreamStatistics, TimestampMapper
+from aiortc.rtcsctptransport import DataChunk, RTCSctpTransport
 from aiortc.rtp import RtpPacket, is_rtcp
 
 from visavis.serving.aiortc_private.known import (
@@ -35,6 +36,13 @@ log = logging.getLogger(__name__)
 # Quiet packets wait for one another: five of the 20 ms that browsers send are handled together.
 _MOST_TOGETHER = 5
 _LONGEST_WAIT_S = 0.08
+_MOST_SOURCES = 31
+"""Of RTP over one connection, as a report has room for. aiortc reports on all that there ever were,
+until it cannot: what writes reports ends then, and who closes the connection waits for it for ever.
+"""
+# Of data channels: pieces of messages that are not whole yet, streams, and how far somebody who was
+# told that there is no room may go on, for what is on its way.
+_MOST_PIECES, _MOST_STREAMS, _OVERDRAWN_BYTES = 4096, 64, 65_536
 
 
 def take_packets(receiver: RTCRtpReceiver, take: Callable[[RtpPacket], Awaitable[None]]) -> None:
@@ -127,6 +135,8 @@ class SoundIntake:
             return
         stream = self._streams.get(packet.ssrc)
         if stream is None:
+            if len(self._streams) >= _MOST_SOURCES:
+                return
             stream = self._streams[packet.ssrc] = StreamStatistics(codec.clockRate)
         stream.add(packet)  # type: ignore[arg-type]  # it looks at number and time alone
         # Without sound in it, a decoder would take it for the end of the stream.
@@ -156,6 +166,28 @@ def take_in_at_once(dtls: RTCDtlsTransport, failed: Callable[[Exception], None])
     """
     for protocol in dtls.transport._connection._protocols:
         _take_in_from(protocol, dtls, failed)
+
+
+def bound_messages(sctp: RTCSctpTransport) -> None:
+    """Have a connection end whose other side sends messages without an end, or opens channels
+    without end.
+
+    aiortc tells it how much room there is, and takes what does not heed that: each piece of a
+    message is held until the last one has come, and gone through with every other that comes.
+    """
+    take = sctp._receive_data_chunk
+
+    async def bounded(chunk: DataChunk) -> None:
+        await take(chunk)
+        pieces = len(sctp._get_inbound_stream(chunk.stream_id).reassembly)
+        if (
+            max(pieces, len(sctp._sack_misordered)) > _MOST_PIECES
+            or len(sctp._inbound_streams) > _MOST_STREAMS
+            or sctp._advertised_rwnd < -_OVERDRAWN_BYTES
+        ):
+            raise ConnectionError("more comes by data channels than there is room for")
+
+    sctp._receive_data_chunk = bounded  # type: ignore[method-assign]
 
 
 def _take_in_from(
@@ -222,6 +254,8 @@ def _take_in(dtls: RTCDtlsTransport, data: bytes) -> None:
     if not _is_taken_as_sound(dtls, packet):
         at_ms = clock.current_ms()
         _at_once(dtls._handle_rtp_data(packet, arrival_time_ms=at_ms))
+        if len(dtls._rtp_router.ssrc_table) > _MOST_SOURCES:
+            raise ConnectionError("packets of more sources than a client has")
 
 
 def _is_taken_as_sound(dtls: RTCDtlsTransport, packet: bytes) -> bool:

@@ -18,6 +18,7 @@ from aiortc.codecs.opus import OpusDecoder
 from aiortc.jitterbuffer import JitterFrame
 from aiortc.rtcdtlstransport import RTCDtlsTransport, RtpRouter
 from aiortc.rtcrtpreceiver import StreamStatistics, TimestampMapper
+from aiortc.rtcsctptransport import InboundStream, RTCSctpTransport
 from aiortc.rtp import HeaderExtensionsMap
 
 from visavis.serving.errors import VisavisError
@@ -95,6 +96,11 @@ _EXPECTED: tuple[tuple[type, str, tuple[str, ...], tuple[str, ...]], ...] = (
     (RTCDtlsTransport, "_set_state", ("state",), ("_state",)),
     (aioice.Connection, "close", (), ("_protocols",)),
     (aioice.ice.StunProtocol, "datagram_received", ("data", "addr"), ("data_received",)),
+    (RTCSctpTransport, "_receive_chunk", ("chunk",), ("_receive_data_chunk",)),
+    (RTCSctpTransport, "_receive_data_chunk", ("chunk",), ("_advertised_rwnd", "stream_id")),
+    (RTCSctpTransport, "_mark_received", ("tsn",), ("_sack_misordered",)),
+    (RTCSctpTransport, "_get_inbound_stream", ("stream_id",), ("_inbound_streams",)),
+    (InboundStream, "add_chunk", ("chunk",), ("reassembly",)),
     (OpusDecoder, "__init__", (), ("codec", "layout")),
     (JitterFrame, "__init__", ("data", "timestamp"), ()),
 )
