@@ -35,6 +35,7 @@ _DRAIN_S = 3
 _PING_EVERY_S, _PING_TIMEOUT_S = 5, 15
 # OpenAI's clients may send 15 MiB of sound at once, in base64.
 _OF_LARGE_MESSAGES, LARGE_MESSAGE_BYTES = "/v1/realtime", 22 * 1024 * 1024
+_LARGEST_HEAD_BYTES = 65_536
 # Of what a WebSocket is to send, so much waits behind what is on its way, a tenth of a second of
 # pictures and sound. The rest waits where it is seen how much that is, and may be left out.
 _UNSENT_BYTES, _UNWRITTEN_BYTES = 16_384, 4_096
@@ -44,11 +45,26 @@ _SMALL_BYTES, _MOST_WAITING = 4096, 2
 _ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
 
 
+class _Parser(h11.Connection):
+    """Takes no request whose end is told twice: a proxy before us may have believed the other one,
+    and then what follows is somebody else's (RFC 9112, 11.2).
+    """
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            named = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= named:
+                raise h11.RemoteProtocolError("a request of two lengths")
+        return event
+
+
 class _Http(H11Protocol):
     """A connection that speaks HTTP, and does not keep us waiting for ever."""
 
     def __init__(self, guard: ConnectionGuard, said: Mapping[str, str], **server: Any) -> None:
         super().__init__(**server)
+        self.conn = _Parser(h11.SERVER, _LARGEST_HEAD_BYTES)
         self._guard = guard
         self._said = said
         self._received_bytes = 0

@@ -350,6 +350,9 @@ def test_a_password_that_is_not_understood_is_not_told() -> None:
 # ------------------------------------------------------------ who holds others up
 
 
+POST = "POST /v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+
+
 class Raw:
     """A connection that says what it is told to, and no more."""
 
@@ -407,9 +410,12 @@ async def test_a_request_that_drips_is_ended(gateway: RunningGateway, begun: str
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_is_no_http_is_told_so(gateway: RunningGateway) -> None:
+@pytest.mark.parametrize(
+    "head", ["nonsense", f"{POST}Content-Length: 3\r\nTransfer-Encoding: chunked"]
+)
+async def test_what_is_no_http_is_told_so(gateway: RunningGateway, head: str) -> None:
     async with Raw(gateway) as raw:
-        await raw.say("nonsense\r\n\r\n")
+        await raw.say(f"{head}\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\n\r\n")
         answer = await raw.rest()
     assert answer.startswith("HTTP/1.1 400 ")
     assert '"code": "bad_request"' in answer
