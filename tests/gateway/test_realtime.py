@@ -190,6 +190,7 @@ def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
         ({"tools": [{"name": "a.b"}]}, "session.tools.0.name", invalid),
         ({"tools": [{"name": "a"}] * 2}, "session.tools", invalid),
         ({"tools": [TOOL], "tool_choice": GO}, "session.tool_choice", invalid),
+        ({"tracing": {"group_id": "x" * 500_000}}, "session", invalid),
     ]
     for session, param, why in wrong:
         whole = {"type": "realtime"} | session if session else session

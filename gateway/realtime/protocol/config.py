@@ -20,6 +20,8 @@ LOWEST_RATE_HZ, HIGHEST_RATE_HZ = 8_000, 48_000
 RATE_HZ = 24_000
 _MOST_TOOLS = 64
 _MOST_LANGUAGES = 100
+_LARGEST_BYTES = 500_000
+"""As JSON: it is gone through, and told back, with each update."""
 _OPEN_AI_TELEPHONE = ("audio/pcmu", "audio/pcma")
 _MERGED = ("audio", "input", "output", "format", "turn_detection", "transcription")
 """Objects that an update changes in part; any other is taken as a whole."""
@@ -298,6 +300,9 @@ def checked(content: Mapping[str, Any], where: str) -> SessionConfig:
         config = SessionConfig.model_validate(content)
     except ValidationError as error:
         raise refusal_of(error, where) from None
+    if len(config.model_dump_json()) > _LARGEST_BYTES:
+        message = f"{where}: larger than {_LARGEST_BYTES // 1000} kB"
+        raise RefusedError(message, where, "invalid_value")
     check_choice(config.tool_choice, config.tools, where)
     return config
 
