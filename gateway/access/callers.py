@@ -6,7 +6,7 @@ What is not named here is an operator's alone, so that a new route is closed unt
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 SOCKET = "WEBSOCKET"
@@ -60,7 +60,7 @@ class Limits:
 class Caller:
     """Who makes a request. name: of an app, also a guest's; session: that of a visitor or a viewer.
 
-    wish: how a guest's sessions begin, as JSON.
+    wish: how a guest's sessions begin, as JSON. lent: tells his key from others that were lent.
     """
 
     role: Role
@@ -68,6 +68,7 @@ class Caller:
     session: str = ""
     limits: Limits = Limits()
     wish: str = ""
+    lent: str = field(default="", repr=False)
 
     @property
     def owner(self) -> str:

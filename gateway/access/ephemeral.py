@@ -64,4 +64,5 @@ class EphemeralKeys:
             raise NotOursError("this ephemeral key is none") from None
         if now_s >= expires_s:
             raise ExpiredError("this ephemeral key has expired: ask the application for another")
-        return Caller(Role.GUEST, owner, limits=Limits(most, per_minute), wish=wish)
+        limits = Limits(most, per_minute)
+        return Caller(Role.GUEST, owner, limits=limits, wish=wish, lent=signed)

@@ -17,6 +17,7 @@ from aiortc.exceptions import InvalidStateError
 from fastapi import APIRouter, Request, Response
 from starlette.datastructures import FormData
 
+from gateway.access.callers import Role
 from gateway.api.problems import refusals_counted, text_of
 from gateway.api.state import Gateway, TheCaller, TheGateway
 from gateway.api.uploads import read_form
@@ -33,6 +34,7 @@ from gateway.realtime.opening import (
 )
 from gateway.realtime.protocol.reply import Event
 from gateway.session.session import Session
+from visavis.serving.errors import UnknownNameError
 
 router = APIRouter(prefix="/v1/realtime/calls", tags=["OpenAI"], route_class=OpenAiRoute)
 
@@ -152,8 +154,12 @@ async def create_call(
     response_class=Response,
     responses={200: {"description": "It is over; there is no body"}, **responses(404)},
 )
-async def hang_up_call(session_id: str, gateway: TheGateway) -> Response:
-    """End a call."""
+async def hang_up_call(session_id: str, gateway: TheGateway, caller: TheCaller) -> Response:
+    """End a call; with an ephemeral key one that was begun by it."""
+    followers = gateway.sessions.get(session_id).followers
+    own = any(isinstance(link, Link) and link.caller == caller for link in followers)
+    if caller.role is Role.GUEST and not own:
+        raise UnknownNameError(f"session: your key has begun no call {session_id[:64]!r}")
     await gateway.sessions.delete(session_id)
     return Response(status_code=200)
 

@@ -75,7 +75,7 @@ class Link:
         clock: Clock | None = None,
     ) -> None:
         self._gateway = gateway
-        self._caller = caller
+        self.caller = caller
         self._session = session
         self._dialogue = dialogue
         self._send = send
@@ -243,7 +243,7 @@ class Link:
                 count(effect.event)
                 await self._send(effect.event)
             case to_do.TellLimits():
-                left = await self._gateway.standing_of(self._caller)
+                left = await self._gateway.standing_of(self.caller)
                 return self._dialogue.limits(left.limit, left.remaining, left.reset_s)
             case to_do.Hear():
                 return self._queue(effect.pcm)

@@ -455,6 +455,11 @@ async def test_an_ephemeral_key_begins_the_apps_sessions_and_nothing_else(
         lent = {"Authorization": f"Bearer {secret['value']}"}
         assert (await http.get(f"/v1/sessions/{told['id']}", headers=lent)).status_code == 403
         assert (await http.post(path, json={}, headers=lent)).status_code == 403
+        other = (await http.post(path, json={"session": session})).json()["value"]
+        by_other = {"Authorization": f"Bearer {other}"}
+        hang_up = f"/v1/realtime/calls/{told['id']}/hangup"
+        assert (await http.post(hang_up, headers=by_other)).status_code == 404
+        assert (await http.post(hang_up, headers=lent)).status_code == 200
     forged = {"Authorization": f"Bearer {secret['value'][:-2]}xx"}
     assert (await http.post("/v1/realtime/calls", headers=forged)).status_code == 401
 
