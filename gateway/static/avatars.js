@@ -1,4 +1,6 @@
 /** The avatars to choose from, as portraits in a radio group. */
+import { announce } from "./announce.js";
+import { handOn } from "./focus.js";
 import { text } from "./i18n.js";
 
 /** "grandma-gu" is a name for addresses; "Grandma gu" one for people. */
@@ -113,7 +115,7 @@ export function addressOf(typed) {
  */
 export class OwnAvatar {
   #name = "";
-  #asked = 0;
+  #asked = false;
 
   /** @param {{onRename: (name: string, newName: string) => void, onDelete: (name: string) => void}} acts */
   constructor(root, { onRename, onDelete }) {
@@ -125,25 +127,28 @@ export class OwnAvatar {
       this.#rest();
       onDelete(this.#name);
     });
+    // The question stands until he goes elsewhere: some need long for a second press.
+    this.button.addEventListener("blur", () => this.#rest());
     this.input.addEventListener("change", () => onRename(this.#name, this.input.value));
   }
 
   /** @param {string} name "": none is chosen that could be changed */
   show(name) {
     this.#name = name;
+    if (!name) handOn(this.root, document.querySelector("#avatars input:checked"));
     this.root.hidden = !name;
     this.input.value = titleOf(name);
     this.#rest();
   }
 
   #ask() {
+    this.#asked = true;
     this.button.textContent = text("avatar.delete.sure");
-    this.#asked = setTimeout(() => this.#rest(), 5000);
+    announce(text("avatar.delete.sure"));
   }
 
   #rest() {
-    clearTimeout(this.#asked);
-    this.#asked = 0;
+    this.#asked = false;
     this.button.textContent = text("avatar.delete");
   }
 }

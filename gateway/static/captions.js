@@ -1,9 +1,12 @@
 /**
  * Live captions of both sides, oldest first. A line grows while it is heard or
- * spoken; a separate live region tells screen readers each line once, when it
- * is complete. Turns are counted anew in each session: a line belongs to both.
+ * spoken. Screen readers are told of it where the voice cannot be heard: else
+ * they would speak over it. Turns are counted anew in each session: a line
+ * belongs to both.
  */
+import { announce, hint } from "./announce.js";
 import { text } from "./i18n.js";
+import { write } from "./passages.js";
 
 const LINES_KEPT = 200;
 /** What a new session is told: more than a small model reads anyway. */
@@ -12,18 +15,21 @@ const LINE_KEPT = 4000;
 /** "shown": a block of code or a table of an answer's, which nobody says. */
 const SIDES = ["visitor", "avatar", "shown", "note"];
 const TABLE = "markdown";
+/** As far as sentences of it are complete. */
+const SENTENCES = /^.*(?:[.?!…](?=\s)|[。？！])/s;
 
 export class Captions {
   /** Whose answers they are, for the transcript. */
   speaker = "";
   #session = "";
   #lines = new Map(); // "a1b2 visitor 3" | "a1b2 avatar 2" -> element
+  #told = new WeakMap(); // line of an answer -> so many characters were announced, or heard
   #following = true;
 
-  /** @param {HTMLElement} list @param {HTMLElement} announcer visually hidden live region */
-  constructor(list, announcer) {
+  /** @param {HTMLElement} list @param {() => boolean} audible whether the voice can be heard */
+  constructor(list, audible) {
     this.list = list;
-    this.announcer = announcer;
+    this.audible = audible;
     // A visitor who has scrolled up to read is left alone.
     list.addEventListener("scroll", () => {
       this.#following = list.scrollHeight - list.scrollTop - list.clientHeight < 80;
@@ -54,11 +60,24 @@ export class Captions {
     if (!words && !this.#lines.has(this.#key("avatar", turn))) return;
     const line = this.#line("avatar", turn);
     this.#write(line, line.textContent + words, final);
+    this.#tell(line, final);
+  }
+
+  /** Sentence by sentence: all of a long answer comes late. */
+  #tell(line, final) {
+    const said = line.textContent;
+    const told = this.#told.get(line) ?? 0;
+    const rest = said.slice(told);
+    const news = this.audible() || final ? rest : (rest.match(SENTENCES)?.[0] ?? "");
+    this.#told.set(line, told + news.length);
+    if (this.audible() || !news.trim()) return;
+    announce(told ? news : `${line.dataset.speaker || text("transcript.avatar")}: ${news}`);
   }
 
   /** The next piece of what an answer shows and does not say. */
   shown({ turn, block, language, text: piece }) {
     const line = this.#line("shown", `${turn}.${block}`);
+    if (!line.dataset.written) hint(text(nameOf(language)));
     showBlock(line, (line.dataset.written ?? "") + piece, language);
     this.#follow();
   }
@@ -66,7 +85,7 @@ export class Captions {
   /** Where what the answer is made of stands; shown once the line is there. */
   sources({ turn, sources }) {
     const told = sources.map(({ file, heading }) => (heading ? `${heading} (${file})` : file));
-    this.#line("avatar", turn).dataset.sources = `${text("captions.sources")} ${told.join(" · ")}`;
+    showSources(this.#line("avatar", turn), `${text("captions.sources")} ${told.join(" · ")}`);
     this.#follow();
   }
 
@@ -109,7 +128,8 @@ export class Captions {
         this.#write(question, transcript, true);
       }
       const line = this.#line("avatar", turn);
-      line.textContent = answer;
+      write(line, answer);
+      delete line.dataset.heard;
       line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
       this.turn({ turn, event: state, heard });
       this.#catchUpBlocks(turn, shown);
@@ -128,7 +148,7 @@ export class Captions {
   #oldest() {
     if (this.list.childElementCount < LINES_KEPT) return 0;
     const answers = this.#key("avatar", "");
-    const first = [...this.list.children].find(({ dataset }) => dataset.of?.startsWith(answers));
+    const first = this.#all.find(({ dataset }) => dataset.of?.startsWith(answers));
     return Number(first?.dataset.of.slice(answers.length) ?? 0);
   }
 
@@ -144,6 +164,7 @@ export class Captions {
     const line = this.#append("note");
     line.dataset.i18n = key;
     this.#write(line, text(key), true);
+    announce(text(key));
   }
 
   /** Nothing more will come of lines that are not complete. */
@@ -157,12 +178,11 @@ export class Captions {
   clear() {
     this.#lines.clear();
     this.list.replaceChildren();
-    this.announcer.textContent = "";
   }
 
   /** All lines as plain values: {side, words, speaker, of?, partial, heard?, ended?, key?, sources?, language?, turn?}. */
   records() {
-    return [...this.list.children].map(({ dataset, textContent, firstChild, lastElementChild }) => ({
+    return this.#all.map(({ dataset, textContent }) => ({
       side: dataset.side,
       words: dataset.written ?? textContent,
       language: dataset.language,
@@ -171,7 +191,7 @@ export class Captions {
       of: dataset.of,
       partial: "partial" in dataset,
       ended: dataset.ended,
-      heard: lastElementChild?.matches("s") ? (firstChild.textContent ?? "") : undefined,
+      heard: dataset.heard,
       key: dataset.i18n,
       sources: dataset.sources,
     }));
@@ -191,12 +211,12 @@ export class Captions {
       if (!SIDES.includes(side) || typeof words !== "string") continue;
       const line = this.#append(side, of);
       if (side === "shown") showBlock(line, words, language);
-      else line.textContent = key ? text(key) : words;
-      if (side === "avatar") line.dataset.speaker = speaker;
+      else write(line, key ? text(key) : words);
+      if (side === "avatar") name(line, speaker);
       line.toggleAttribute("data-partial", partial === true);
       if (ended) line.dataset.ended = ended;
       if (turn) line.dataset.turn = turn;
-      if (sources) line.dataset.sources = sources;
+      if (sources) showSources(line, sources);
       if (key) line.dataset.i18n = key;
       if (heard !== undefined) strike(line, heard);
     }
@@ -212,30 +232,37 @@ export class Captions {
     return this.#lines.get(key) ?? this.#append(side, key);
   }
 
+  get #all() {
+    return [...this.list.querySelectorAll(".line")];
+  }
+
   #append(side, key) {
-    const line = document.createElement("li");
+    const line = document.createElement("div");
     line.className = "line";
     line.dataset.side = side;
-    if (side === "avatar") line.dataset.speaker = this.speaker;
     line.dir = side === "shown" ? "ltr" : "auto";
     if (key) {
       line.dataset.of = key;
       this.#lines.set(key, line);
     }
-    this.list.append(line);
-    while (this.list.childElementCount > LINES_KEPT) {
-      this.#lines.delete(this.list.firstElementChild.dataset.of);
-      this.list.firstElementChild.remove();
-    }
+    const item = document.createElement("li");
+    item.append(line);
+    if (side === "avatar") name(line, this.speaker);
+    if (side === "visitor") label(line, text("transcript.you"), "transcript.you");
+    this.list.append(item);
+    for (const { dataset } of this.#all.slice(0, -LINES_KEPT)) this.#lines.delete(dataset.of);
+    while (this.list.childElementCount > LINES_KEPT) this.list.firstElementChild.remove();
     return line;
   }
 
   #write(line, words, final) {
     // A question that is answered anew is told again.
     const known = line.textContent === words && !line.hasAttribute("data-partial");
-    line.textContent = words;
+    write(line, words);
     line.toggleAttribute("data-partial", !final);
-    if (final && !known) this.announcer.textContent = words;
+    if (line.dataset.side === "visitor" && final && !known && !this.audible()) {
+      announce(`${text("transcript.you")}: ${words}`);
+    }
     this.#follow();
   }
 
@@ -244,7 +271,7 @@ export class Captions {
   }
 
   #remove(key) {
-    this.#lines.get(key)?.remove();
+    this.#lines.get(key)?.parentElement.remove();
     this.#lines.delete(key);
   }
 
@@ -260,6 +287,36 @@ function asSaid({ side, words, heard, language }) {
   return { side: side === "shown" ? "avatar" : side, text: said.trim().slice(0, LINE_KEPT) };
 }
 
+/** Who says a line: the eye sees it by its place. @param {string} key of i18n.js, where it has one */
+function label(line, who, key = "") {
+  const said = document.createElement("span");
+  said.className = "unseen";
+  if (key) said.dataset.i18n = key;
+  said.textContent = who;
+  line.parentElement.querySelector(".unseen")?.remove();
+  line.before(said);
+}
+
+function name(line, speaker) {
+  line.dataset.speaker = speaker;
+  if (speaker) label(line, speaker);
+  else label(line, text("transcript.avatar"), "transcript.avatar");
+}
+
+function showSources(line, told) {
+  line.dataset.sources = told;
+  line.parentElement.querySelector(".sources")?.remove();
+  const sources = document.createElement("small");
+  sources.className = "sources";
+  sources.textContent = told;
+  line.after(sources);
+}
+
+/** What a block is, by a key of i18n.js. */
+function nameOf(language) {
+  return language === TABLE ? "captions.table" : "captions.code";
+}
+
 /** Fills a line with code, or with a table, as far as it is written. */
 function showBlock(line, written, language = "") {
   Object.assign(line.dataset, { written, language });
@@ -269,6 +326,8 @@ function showBlock(line, written, language = "") {
   else content.textContent = written.trimEnd();
   const frame = document.createElement("div");
   frame.tabIndex = 0; // wide ones are scrolled
+  frame.setAttribute("role", "group");
+  frame.setAttribute("aria-label", text(nameOf(language)));
   frame.append(content);
   const copy = document.createElement("button");
   copy.type = "button";
@@ -294,6 +353,7 @@ function rowsOf(markdown) {
       const row = document.createElement("tr");
       for (const words of line.trim().replace(/^\||\|$/g, "").split("|")) {
         const cell = document.createElement(index || lines.length < 2 ? "td" : "th");
+        if (cell.matches("th")) cell.scope = "col";
         cell.textContent = words.replace(/\*\*|`/g, "").trim();
         row.append(cell);
       }
@@ -305,6 +365,9 @@ function strike(line, heard) {
   const said = line.textContent;
   if (!said.startsWith(heard)) return;
   const unheard = document.createElement("s");
-  unheard.textContent = said.slice(heard.length);
-  line.replaceChildren(heard, unheard);
+  unheard.dataset.about = text("captions.unsaid");
+  write(unheard, said.slice(heard.length));
+  write(line, heard);
+  line.dataset.heard = heard;
+  line.append(unheard);
 }

@@ -5,6 +5,7 @@
  */
 import { Connection } from "./connection.js";
 import { text } from "./i18n.js";
+import { handOn } from "./focus.js";
 import { forget, remember, remembered } from "./memory.js";
 import { inPlainWords } from "./refusals.js";
 
@@ -57,6 +58,7 @@ export class Conversation {
   async start(withMicrophone, resume = this.#last, recordedSince_ms = 0) {
     if (this.#phase !== "start") return;
     this.#phase = "starting";
+    handOn(document.querySelector("#start"), document.querySelector("#start-busy"));
     const settings = { ...this.settings(), drawnBy: await this.prepareFace() };
     const history = () => this.captions.history();
     const connection = new Connection(this.api, this.stage.video, { ...settings, resume, history });

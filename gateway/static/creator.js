@@ -2,7 +2,9 @@
  * A new avatar from a photo: choose or drop, name, upload; then the face as it will look, to be
  * taken or given up; or the reason why the photo will not do.
  */
+import { announce } from "./announce.js";
 import { addressOf, nameFault } from "./avatars.js";
+import { handOn } from "./focus.js";
 import { text } from "./i18n.js";
 import { inPlainWords } from "./refusals.js";
 
@@ -59,6 +61,7 @@ export class AvatarCreator {
 
   open() {
     this.form.hidden = false;
+    handOn(this.fitting, this.input);
     this.fitting.hidden = true;
     this.form.scrollIntoView({ block: "nearest" });
   }
@@ -95,6 +98,7 @@ export class AvatarCreator {
     this.#explain(nameFault(this.name.value) || (agreed ? "" : text("avatar.consent.missing")));
     if (!this.fault.hidden || !this.#photo) return;
     this.#advance(0);
+    const here = document.activeElement === this.submit;
     this.submit.disabled = true;
     try {
       const consent = { likeness: this.likeness.value, agreed_to: text("avatar.consent") };
@@ -105,6 +109,7 @@ export class AvatarCreator {
     } finally {
       this.progress.hidden = true;
       this.submit.disabled = false;
+      if (here) this.submit.focus();
     }
     await this.#show(name);
   }
@@ -121,6 +126,7 @@ export class AvatarCreator {
   }
 
   async #accept() {
+    handOn(this.fitting, document.querySelector("#avatars input:checked"));
     this.fitting.hidden = true;
     this.#reset();
     await this.onCreated(this.#made);
@@ -139,6 +145,7 @@ export class AvatarCreator {
   /** The upload itself is quick; then the server looks for the face and builds the mesh. */
   #advance(share) {
     const building = share >= 1;
+    if (building && !this.progress.hasAttribute("data-busy")) announce(text("avatar.building"));
     this.progress.hidden = false;
     this.progress.toggleAttribute("data-busy", building);
     if (building) this.progress.removeAttribute("aria-valuenow");

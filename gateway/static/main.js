@@ -12,6 +12,7 @@ import { copy } from "./clipboard.js";
 import { Conversation } from "./conversation.js";
 import { AvatarCreator } from "./creator.js";
 import { Devices } from "./devices.js";
+import { handOn } from "./focus.js";
 import { HeadView } from "./head/view.js";
 import { label, speak, text } from "./i18n.js";
 import { LatencyStrip } from "./latency.js";
@@ -55,7 +56,7 @@ class Page {
   toasts = new Toasts(byId("toasts"));
   devices = new Devices(this.preferences);
   stage = new Stage(byId("stage"));
-  captions = new Captions(byId("captions"), byId("announcer"));
+  captions = new Captions(byId("captions"), () => this.stage.audible);
   latency = new LatencyStrip(byId("latency"));
   readiness = new Readiness(byId("waiting"), this.api);
   queue = new QueuePanel(byId("queue"), () => this.conversation.leaveLine());
@@ -144,7 +145,7 @@ class Page {
       "interrupt": () => this.conversation.interrupt(),
       "settings-open": () => this.settings.open(),
       "avatar-name": () => this.settings.open(),
-      "conversation-new": () => this.conversation.renew(),
+      "conversation-new": () => this.renew(),
       "sheet-new": () => this.renewFromSheet(),
       "transcript-save": () => this.saveTranscript(),
       "sheet-save": () => this.saveTranscript(),
@@ -309,13 +310,14 @@ class Page {
   display() {
     const { body, documentElement } = document;
     const wanted = (name) => this.preferences.get(name);
+    body.toggleAttribute("data-still", !wanted("moving"));
     body.toggleAttribute("data-no-captions", !wanted("captions"));
     body.toggleAttribute("data-no-latency", !wanted("latency"));
     body.dataset.background = wanted("background");
     body.dataset.captionSize = wanted("captionSize");
     documentElement.dataset.appearance = wanted("appearance");
     this.stage.loudness(wanted("volume"), wanted("muted"));
-    byId("mute").setAttribute("aria-pressed", String(wanted("muted")));
+    body.toggleAttribute("data-muted", wanted("muted"));
     label(byId("mute"), wanted("muted") ? "sound.unmute" : "sound.mute");
   }
 
@@ -323,20 +325,29 @@ class Page {
 
   async start(withMicrophone) {
     this.stage.permit();
+    const pressed = document.activeElement;
     await this.conversation.start(withMicrophone);
+    handOn(byId("start"), pressed); // it has come to nothing
     // It may have failed for want of a service: then the page waits for it again.
     if (document.body.dataset.phase === "start") await this.prepare();
   }
 
   async begun(withMicrophone) {
     this.allow(true);
-    if (withMicrophone) await this.talk.open();
-    else byId("message").focus({ preventScroll: true });
+    if (withMicrophone) {
+      handOn(byId("start"), byId("microphone"));
+      await this.talk.open();
+    } else byId("message").focus({ preventScroll: true });
   }
 
   /** What can be done with a conversation alone. */
   allow(there) {
     for (const id of ["record", "share", "sheet-new", "sheet-save"]) byId(id).disabled = !there;
+  }
+
+  async renew() {
+    handOn(byId("conversation-new"), byId("message")); // it goes with what was said
+    await this.conversation.renew();
   }
 
   async renewFromSheet() {
@@ -432,6 +443,7 @@ class Page {
     button.querySelector("span").dataset.i18n = "link.own";
     button.addEventListener("click", () => location.assign(location.pathname));
     byId("start-talk").replaceWith(button);
+    handOn(document.body, button);
     speak(this.preferences.get("language"));
   }
 

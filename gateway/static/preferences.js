@@ -21,6 +21,7 @@ const DEFAULTS = {
   appearance: "auto",
   background: "face",
   captionSize: "medium",
+  moving: true,
   captions: true,
   welcome: true,
   latency: true,

@@ -1,4 +1,5 @@
 /** The place in line while there is no room: how many are before, how long it takes, and a way out. */
+import { handOn } from "./focus.js";
 import { text } from "./i18n.js";
 
 export class QueuePanel {
@@ -8,7 +9,8 @@ export class QueuePanel {
     this.root = root;
     this.position = root.querySelector(".queue-position");
     this.wait = root.querySelector(".queue-wait");
-    root.querySelector("button").addEventListener("click", onLeave);
+    this.button = root.querySelector("button");
+    this.button.addEventListener("click", onLeave);
   }
 
   /** @param {{position: number, expected_wait_s?: number | null}} place */
@@ -16,6 +18,7 @@ export class QueuePanel {
     this.#place = place;
     document.body.toggleAttribute("data-waiting", true);
     this.render();
+    handOn(document.querySelector("#start-busy"), this.button);
   }
 
   hide() {

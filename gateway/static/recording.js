@@ -16,6 +16,7 @@ export class RecordButton {
 
   async #toggle() {
     const recording = document.body.dataset.recording === "on";
+    const here = document.activeElement === this.button; // which it is no more once it is disabled
     this.button.disabled = true;
     try {
       if (recording) await this.#finish();
@@ -28,6 +29,7 @@ export class RecordButton {
       this.toasts.error(error.status === 0 ? text("error.unreachable") : error.message, "recording");
     } finally {
       this.button.disabled = false;
+      if (here) this.button.focus();
     }
   }
 
@@ -86,7 +88,6 @@ export class RecordButton {
   #show(state) {
     document.body.dataset.recording = state;
     this.elapsed.hidden = state !== "on";
-    this.button.setAttribute("aria-pressed", String(state === "on"));
     label(this.button, state === "on" ? "record.stop" : "record.start");
   }
 }

@@ -3,7 +3,7 @@ import { text } from "./i18n.js";
 
 /** Controls by the preference that they set; radio groups have its name, or tell it. */
 const RADIOS = ["language", "microphoneMode", "transport", "appearance", "background", "captionSize"];
-const SWITCHES = { welcome: "welcome", "show-captions": "captions", "show-latency": "latency", muted: "muted" };
+const SWITCHES = { welcome: "welcome", moving: "moving", "show-captions": "captions", "show-latency": "latency", muted: "muted" };
 const SLIDERS = { speed: (value) => `${value.toFixed(1)} ×`, volume: (value) => `${Math.round(100 * value)} %` };
 const DEVICES = { "microphone-device": "microphoneDevice", "speaker-device": "speakerDevice" };
 export const STYLES = ["", "happy", "excited", "calm", "sad", "surprised", "angry", "whisper"];
@@ -58,7 +58,9 @@ export class SettingsSheet {
   #bindSlider(name) {
     const input = this.dialog.querySelector(`#${name}`);
     const tell = () => {
-      input.nextElementSibling.textContent = SLIDERS[name](input.valueAsNumber);
+      const told = SLIDERS[name](input.valueAsNumber);
+      input.nextElementSibling.textContent = told;
+      input.setAttribute("aria-valuetext", told);
       input.style.setProperty("--at", (input.valueAsNumber - input.min) / (input.max - input.min));
     };
     input.value = this.preferences.get(name);

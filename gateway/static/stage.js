@@ -1,4 +1,6 @@
 /** The avatar on the stage: portrait, video, state, and the light around it. */
+import { hint } from "./announce.js";
+import { handOn } from "./focus.js";
 import { text } from "./i18n.js";
 
 const STATES = ["idle", "listening", "thinking", "speaking"];
@@ -94,6 +96,11 @@ export class Stage {
     this.#mute();
   }
 
+  /** Whether the voice can be heard, as far as the page can tell. */
+  get audible() {
+    return !this.#muted && !this.#blocked && this.video.volume > 0;
+  }
+
   /** Id of the loudspeaker; "": the system's. */
   get speaker() {
     return this.video.sinkId ?? "";
@@ -116,6 +123,10 @@ export class Stage {
   /** @param {string} name of what the face is doing */
   state(name) {
     this.#state = STATES.includes(name) ? name : "idle";
+    if (this.#state === "thinking" && document.body.dataset.state !== "thinking") hint(text("state.thinking"));
+    if (!["thinking", "speaking"].includes(this.#state)) {
+      handOn(document.querySelector("#interrupt"), document.querySelector("#message")); // nothing to interrupt
+    }
     document.body.dataset.state = this.#state;
     this.render();
   }
@@ -169,7 +180,8 @@ export class Stage {
       const level = state === "speaking" ? voiceLevel() : heard;
       this.root.style.setProperty("--level", level.toFixed(2));
       meter.parentElement.style.setProperty("--level", heard.toFixed(2));
-      meter.setAttribute("aria-valuenow", String(Math.round(100 * heard)));
+      const told = String(10 * Math.round(10 * heard)); // each change is news to a screen reader
+      if (meter.getAttribute("aria-valuenow") !== told) meter.setAttribute("aria-valuenow", told);
     };
     requestAnimationFrame(paint);
   }

@@ -35,8 +35,9 @@ export class TalkButton {
   }
 
   #listen() {
-    this.button.addEventListener("click", () => {
+    this.button.addEventListener("click", ({ detail }) => {
       if (!this.#push) void this.toggle();
+      else if (!detail) this.#press();
     });
     this.button.addEventListener("pointerdown", (event) => {
       if (!this.#push) return;
@@ -48,8 +49,10 @@ export class TalkButton {
     }
     this.button.addEventListener("contextmenu", (event) => event.preventDefault());
     addEventListener("keydown", (event) => this.#key(event));
-    addEventListener("keyup", ({ code }) => {
-      if (code === "Space" || code === "Enter") this.#release();
+    addEventListener("keyup", (event) => {
+      if (event.code !== "Space" && event.code !== "Enter") return;
+      if (this.#held && event.target === this.button) event.preventDefault(); // no click comes of it
+      this.#release();
     });
     addEventListener("blur", () => this.#release());
   }
@@ -153,6 +156,12 @@ export class TalkButton {
     return this.open();
   }
 
+  /** A screen reader, or whoever says "click", holds nothing: once to begin, once to end. */
+  #press() {
+    if (this.#held) this.#release();
+    else void this.#hold();
+  }
+
   async #hold() {
     this.#held = true;
     if (this.#microphone.open) this.#mute(false);
@@ -177,8 +186,8 @@ export class TalkButton {
 
   #show(state) {
     document.body.dataset.microphone = state;
-    this.button.setAttribute("aria-pressed", String(state === "on"));
-    if (this.#push) label(this.button, "mic.hold");
-    else label(this.button, state === "on" ? "mic.off" : "mic.on");
+    label(this.button, this.#push ? "mic.hold" : state === "on" ? "mic.off" : "mic.on");
+    if (this.#push) this.button.setAttribute("aria-pressed", String(state === "on"));
+    else this.button.removeAttribute("aria-pressed"); // its name tells
   }
 }

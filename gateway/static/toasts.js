@@ -2,6 +2,7 @@
  * Short messages that leave once they can have been read, errors later, and not while somebody points
  * at them; an error that is over goes at once. What is to be copied by hand stays until it is closed.
  */
+import { announce } from "./announce.js";
 import { text } from "./i18n.js";
 
 /** Until it is noticed, and then a letter after the other. */
@@ -12,9 +13,17 @@ const AFTERWARDS_MS = 1000;
 const SHOWN = 3;
 
 export class Toasts {
+  /** What had the focus before a message of here. */
+  #from = null;
+
   /** @param {HTMLElement} region */
   constructor(region) {
     this.region = region;
+    // "close" does not bubble.
+    document.addEventListener("close", () => region.childElementCount && this.#move(), true);
+    region.addEventListener("focusin", ({ relatedTarget }) => {
+      if (!region.contains(relatedTarget)) this.#from = relatedTarget;
+    });
   }
 
   /**
@@ -28,7 +37,8 @@ export class Toasts {
     const toast = document.createElement("div");
     toast.className = "toast";
     Object.assign(toast.dataset, { kind, about });
-    toast.setAttribute("role", kind === "error" ? "alert" : "status");
+    if (kind === "error") toast.setAttribute("role", "alert");
+    else announce(message);
     const words = document.createElement("span");
     words.textContent = message;
     const close = document.createElement("button");
@@ -36,14 +46,28 @@ export class Toasts {
     close.type = "button";
     close.setAttribute("aria-label", text("settings.close"));
     close.textContent = "×";
-    close.addEventListener("click", () => toast.remove());
+    close.addEventListener("click", () => this.#close(toast));
     toast.append(words, close);
+    this.#move();
     this.region.append(toast);
     while (this.region.childElementCount > SHOWN) this.region.firstElementChild.remove();
-    // Shown anew, the region comes to lie above a dialog that has been opened since.
+    if (kind !== "kept") setTimeout(() => leave(toast), NOTICED_MS[kind] + reading_ms(message));
+  }
+
+  /** Into the dialog that is open: whatever lies outside of it can neither be closed nor be read aloud. */
+  #move() {
+    const place = document.querySelector("dialog[open]") ?? document.body;
+    if (this.region.parentElement !== place) place.append(this.region);
+    // Shown anew, the region comes to lie above what has been opened since.
     this.region.hidePopover?.();
     this.region.showPopover?.();
-    if (kind !== "kept") setTimeout(() => leave(toast), NOTICED_MS[kind] + reading_ms(message));
+  }
+
+  /** Who closes it by keyboard goes on where he came from. */
+  #close(toast) {
+    const from = toast.contains(document.activeElement) ? this.#from : null;
+    toast.remove();
+    from?.focus({ preventScroll: true });
   }
 
   error(message, about = "") {

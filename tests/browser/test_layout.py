@@ -188,6 +188,12 @@ async def test_controls_rest_have_names_and_are_large_enough_for_fingers(
     stub.push({"type": "state", "state": "thinking"})
     await expect(page.locator("#state")).to_have_text("Thinking")
     assert await page.evaluate("document.getAnimations().length") == 0, "no motion is wanted"
+    throbs = "getComputedStyle(document.querySelector('.glow')).getPropertyValue('--level')"
+    assert await page.evaluate(throbs) == "0.5", "nor with the voice"
+    video = page.locator("#stage video")
+    await expect(video).to_have_css("opacity", "1")
+    await page.evaluate("document.querySelector('#moving').click()")
+    await expect(video).to_have_css("opacity", "0")
     stub.push({"type": "state", "state": "speaking"})
     await expect(page.locator("#interrupt")).to_be_visible()
     for box in await boxes(page, "#microphone", "#send", "#interrupt", "#settings-open", "#record"):
@@ -210,12 +216,26 @@ async def test_works_by_keyboard_alone_and_goes_on_from_what_was_chosen(
     stub.script.avatars = ["eileen", "grandma-gu", "tom"]
     await open_page(page, stub, "?transport=websocket")
     await page.focus("#start-type")
+    stub.script.ahead = 1
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#queue button")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await expect(page.locator("#start-type")).to_be_focused()
+    stub.script.ahead = 0
     await page.keyboard.press("Enter")
     await page.wait_for_selector("body[data-connection=live]")
     await expect(page.locator("#message")).to_be_focused()
     await page.keyboard.type("good morning")
     await page.keyboard.press("Enter")
     await stub.until(lambda seen: seen.events)
+    stub.push({"type": "state", "state": "speaking"})
+    await expect(page.locator("#interrupt")).to_be_visible()
+    await page.keyboard.press("Tab")
+    await expect(page.locator("#interrupt")).to_be_focused()
+    await page.keyboard.press("Enter")
+    await stub.until(lambda seen: {"type": "interrupt"} in seen.events)
+    stub.push({"type": "state", "state": "idle"})
+    await expect(page.locator("#message")).to_be_focused()
     await page.focus("#settings-open")
     await page.keyboard.press("Enter")
     await expect(page.locator("#settings")).to_be_visible()
@@ -226,6 +246,10 @@ async def test_works_by_keyboard_alone_and_goes_on_from_what_was_chosen(
         await expect(page.locator(f"input[value={chosen}]")).to_be_focused()
     await page.focus("input[name=voice]:checked")
     await page.keyboard.press("ArrowDown")
+    await expect(page.locator("input[name=voice][value=joe]")).to_be_focused()
+    stub.push({"type": "error", "code": "busy", "message": "Told over the settings."})
+    await page.focus("#settings .toast button")
+    await page.keyboard.press("Enter")
     await expect(page.locator("input[name=voice][value=joe]")).to_be_focused()
     await page.keyboard.press("Escape")
     await expect(page.locator("#settings")).to_be_hidden()
@@ -248,24 +272,41 @@ async def test_axe_finds_nothing(
         await open_page(page, stub, "?transport=websocket")
         await page.evaluate(AXE)
         found = [await axe(page)]
+        stub.script.ahead = 3
         await page.click("#start-type")
+        await expect(page.locator("#queue")).to_be_visible()
+        found.append(await axe(page))
+        stub.script.ahead = 0
         await page.wait_for_selector("body[data-connection=live]")
         stub.push(*[LONG] * 2, {"type": "answer", "turn": 1, "text": "So it is.", "final": True})
         stub.push({"type": "turn", "turn": 1, "event": "interrupted", "heard": "So"})
+        stub.push(*BLOCKS, {"type": "error", "code": "busy", "message": "Come again later."})
+        stub.push({"type": "state", "state": "speaking"})
         await expect(page.locator(".line s")).to_have_text(" it is.")
+        await expect(page.locator(".toast, .line td, #interrupt:visible")).to_have_count(4)
         found.append(await axe(page))
         await page.click("#settings-open")
         await page.click("#avatar-new")
         await page.check(f"input[name=sheetLanguage][value={language}]", force=True)
         found.append(await axe(page))
-    assert found == [[]] * 3
+    assert found == [[]] * 4
+
+
+BLOCKS = [
+    {"type": "answer.shown", "turn": 1, "block": block, "language": language, "text": written}
+    for block, language, written in (
+        (1, "python", "print('A line that is longer than what is there for it.')"),
+        (2, "markdown", "| n | m |\n|---|---|\n| 1 | 2 |\n"),
+    )
+]
 
 
 async def axe(page: Page) -> list[str]:
-    """Rules that are violated, and where first."""
+    """Rules that are violated, and where first; with two that it looks at only where asked."""
     violated: list[str] = await page.evaluate(
-        """async () => (await axe.run()).violations.map(
-          ({ id, nodes }) => `${id}: ${nodes.length} × ${nodes[0].html.slice(0, 120)}`)"""
+        """async (rules) => (await axe.run({ rules })).violations.map(
+          ({ id, nodes }) => `${id}: ${nodes.length} × ${nodes[0].html.slice(0, 120)}`)""",
+        {rule: {"enabled": True} for rule in ("target-size", "label-content-name-mismatch")},
     )
     return violated
 

@@ -297,11 +297,11 @@ async def test_captions_grow_are_joined_cut_and_have_code_and_tables_beside_them
     sources = [{"file": "<b>.md", "heading": "Hours"}, {"file": "b.txt"}]
     stub.push({"type": "answer.sources", "turn": 4, "sources": sources})
     line = page.locator(".line[data-side=avatar]").first
-    await expect(line).to_be_hidden()
+    under = page.locator(".sources")
+    await expect(under).to_be_hidden()
     stub.push({**answer, "text": "It is ", "final": False}, {**answer, "text": "noon, I think."})
     await expect(line).to_have_text("It is noon, I think.")
-    under = await line.evaluate("line => getComputedStyle(line, '::after').content")
-    assert under == '"Source: Hours (<b>.md) · b.txt"'
+    await expect(under).to_have_text("Source: Hours (<b>.md) · b.txt")
     stub.push({"type": "turn", "turn": 4, "event": "interrupted", "heard": "It is noon,"})
     await expect(line).to_have_attribute("data-ended", "interrupted")
     await expect(line.locator("s")).to_have_text(" I think.")
@@ -322,6 +322,33 @@ async def test_captions_grow_are_joined_cut_and_have_code_and_tables_beside_them
     await page.reload()
     await expect(blocks.first.locator("code")).to_have_text("<b>x</b>")
     await expect(blocks.last.locator("td")).to_have_text(["2", "4"])
+    await expect(under).to_have_text("Source: Hours (<b>.md) · b.txt")
+
+
+async def test_a_screen_reader_tells_who_speaks_in_what_language_and_talks_over_no_voice(
+    page: Page, stub: StubGateway
+) -> None:
+    """What sounds is not read out as well; without sound answers are, sentence by sentence."""
+    await start(page, stub)
+    told = page.locator("body > .announcer p")
+    answer = {"type": "answer", "turn": 1}
+    stub.push({"type": "transcript", "utterance": 0, "text": "Hello in Chinese?", "final": True})
+    stub.push({"type": "state", "state": "thinking"})
+    stub.push({**answer, "text": "It is 你好，世界。 That is all.", "final": True})
+    shown = {"type": "answer.shown", "turn": 1, "chars": 5, "block": 1, "language": "markdown"}
+    stub.push({**shown, "text": "| n | m |\n|---|---|\n| 1 | 2 |\n"})
+    items = page.get_by_role("list", name="Conversation").get_by_role("listitem")
+    said = ["You" + "Hello in Chinese?", "Eileen" + "It is 你好，世界。 That is all."]
+    await expect(items).to_have_text([*said, re.compile("^nm12")])
+    await expect(items.locator("[lang=zh-CN]")).to_have_text("你好，世界。")
+    await expect(page.get_by_role("columnheader")).to_have_text(["n", "m"])
+    await expect(told).to_have_text(["Thinking", "A table is shown"])
+    await page.click("#mute")
+    answer["turn"] = 2
+    stub.push({**answer, "text": "It is noon. And"})
+    await expect(told.last).to_have_text("Eileen: It is noon.")
+    stub.push({**answer, "text": " warm", "final": True})
+    await expect(told.last).to_have_text("And warm")
 
 
 async def test_a_question_that_goes_on_or_is_answered_anew_is_one_caption(
@@ -345,12 +372,12 @@ async def test_a_question_that_goes_on_or_is_answered_anew_is_one_caption(
     stub.push({**noise, "text": "you", "final": False})
     stub.push({"type": "turn", "turn": 3, "event": "interrupted", "heard": "Very"})
     await expect(lines).to_have_count(3)
-    await page.evaluate("document.querySelector('#announcer').textContent = ''")
+    await page.click("#mute")  # now what is said is told to screen readers
     stub.push({**noise, "text": "", "final": True}, {**asked, "turn": 4})
-    stub.push({"type": "answer", "turn": 4, "text": "Far away."})
+    stub.push({"type": "answer", "turn": 4, "text": "Far away.", "final": True})
     await expect(lines).to_have_text([question, "Very far.", "Far away."])
     await expect(lines.nth(1).locator("s")).to_have_text(" far.")
-    await expect(page.locator("#announcer")).to_have_text("")
+    await expect(page.locator("body > .announcer")).to_have_text("Eileen: Far away.")
 
 
 async def test_what_is_typed_is_told_before_it_is_sent_once(page: Page, stub: StubGateway) -> None:
@@ -530,6 +557,9 @@ async def test_a_refused_microphone_is_explained_and_pcm_is_sent_while_it_is_on_
     await page.wait_for_selector("body[data-microphone=on]")
     await page.mouse.up()
     await page.wait_for_selector("body[data-microphone=muted]")
+    for state in ("on", "muted"):  # a screen reader holds nothing
+        await page.evaluate("document.querySelector('#microphone').click()")
+        await page.wait_for_selector(f"body[data-microphone={state}]")
 
 
 async def test_resampler_keeps_speech_and_removes_what_would_fold(

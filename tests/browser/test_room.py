@@ -42,7 +42,12 @@ async def test_an_operator_runs_a_room_from_its_page(profile: BrowserContext, ri
         await expect(rows.first.locator("strong")).to_have_text("Anna")
         await expect(page.locator("#waiting img")).to_have_count(0)
         found.append(await axe(page))
-        await page.get_by_role("button", name="Ban Troll <b>").click()
+        await page.get_by_role("button", name="Ban Troll <b>").focus()
+        await page.keyboard.press("Enter")
+        await expect(rows).to_have_count(2)
+        await expect(page.locator(":focus"), "goes on with the next").to_have_text(
+            "Do not answer Ben"
+        )
         await page.get_by_role("button", name="Do not answer Ben").click()
         await expect(rows).to_have_count(1)
         await expect(page.locator("#banned li")).to_contain_text("app:Troll <b>")

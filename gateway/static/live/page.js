@@ -1,6 +1,7 @@
 /** The page of broadcasts: choose a session, watch it, start and stop what it is pushed to. */
 import { Api } from "../api.js";
 import { copy } from "../clipboard.js";
+import { handOn } from "../focus.js";
 import { learn, speak, text } from "../i18n.js";
 import { SocketMedia } from "../media_ws.js";
 import { Preferences } from "../preferences.js";
@@ -21,7 +22,7 @@ class LivePage {
   preferences = new Preferences(query);
   api = new Api(() => askForKey(byId("key")));
   toasts = new Toasts(byId("toasts"));
-  targets = new TargetList(byId("targets"), byId("announcer"), (id) => void this.stop(id));
+  targets = new TargetList(byId("targets"), (id) => void this.stop(id));
   video = byId("live-video");
   session = query.get("session") ?? "";
   media = null;
@@ -115,6 +116,7 @@ class LivePage {
     const select = byId("session");
     if (!ids.includes(this.session)) this.choose(ids[0] ?? "");
     for (const button of ["session-end", "watch", "watch-hls", "copy-link", "copy-hls", "copy-whep"]) {
+      if (!this.session) handOn(byId(button), byId("session-new"));
       byId(button).disabled = !this.session;
     }
     const wanted = ids.length ? ids : [""];
@@ -240,7 +242,6 @@ class LivePage {
       const label = byId(id).querySelector("span");
       label.dataset.i18n = pressed ? "live.stopWatching" : key;
       label.textContent = text(label.dataset.i18n);
-      byId(id).setAttribute("aria-pressed", String(pressed));
     }
   }
 

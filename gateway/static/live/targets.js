@@ -1,4 +1,6 @@
 /** The list of broadcasts of a session: how each stands, and a button to stop it. */
+import { announce } from "../announce.js";
+import { handOn } from "../focus.js";
 import { text } from "../i18n.js";
 import { filled } from "./words.js";
 
@@ -23,12 +25,10 @@ export class TargetList {
 
   /**
    * @param {HTMLElement} list
-   * @param {HTMLElement} announcer tells changes to who cannot see them
    * @param {(id: string) => void} onStop
    */
-  constructor(list, announcer, onStop) {
+  constructor(list, onStop) {
     this.list = list;
-    this.announcer = announcer;
     this.onStop = onStop;
   }
 
@@ -62,10 +62,12 @@ export class TargetList {
       reconnects: broadcast.reconnects,
     });
     row.querySelector(".why").textContent = broadcast.error;
-    row.querySelector("button").hidden = OVER.includes(broadcast.state);
+    const stop = row.querySelector("button");
+    if (OVER.includes(broadcast.state)) handOn(stop, this.list);
+    stop.hidden = OVER.includes(broadcast.state);
     if (this.#phases.get(broadcast.id) !== broadcast.state) {
       this.#phases.set(broadcast.id, broadcast.state);
-      this.announcer.textContent = filled("live.changed", { target: broadcast.target, phase });
+      announce(filled("live.changed", { target: broadcast.target, phase }));
     }
   }
 

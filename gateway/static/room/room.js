@@ -3,6 +3,7 @@
  * on what the operator wants. What viewers have written is only ever put in as text.
  */
 import { Api } from "../api.js";
+import { handOn } from "../focus.js";
 import { learn, speak, text, translate } from "../i18n.js";
 import { filled, sendLine } from "../live/words.js";
 import { Preferences } from "../preferences.js";
@@ -42,7 +43,11 @@ function keep(list, items, keyOf, make, refresh) {
     else list.insertBefore(node, before);
     refresh(node, item);
   }
-  for (const gone of [...there.values()].flat()) gone.remove();
+  for (const gone of [...there.values()].flat()) {
+    const { nextElementSibling: after, previousElementSibling: previous } = gone;
+    handOn(gone, (after ?? previous)?.querySelector("button") ?? list);
+    gone.remove();
+  }
 }
 
 /** Sets text only where it changes, so that nobody is told the same twice. */
@@ -180,8 +185,10 @@ class Desk {
 
   phase(name) {
     document.body.dataset.phase = name;
-    byId("choose").hidden = name !== "choose";
-    byId("desk").hidden = name !== "desk";
+    byId(name).hidden = false;
+    const [other, next] = name === "desk" ? ["choose", "pause"] : ["desk", "session"];
+    handOn(byId(other), byId(next));
+    byId(other).hidden = true;
   }
 
   // -- showing -------------------------------------------------------------
@@ -190,9 +197,8 @@ class Desk {
     this.room = room;
     this.phase("desk");
     put(byId("connection"), text(room.paused ? "room.paused" : "room.live"));
-    const pause = byId("pause");
-    pause.setAttribute("aria-pressed", String(room.paused));
-    put(pause.firstElementChild, text(room.paused ? "room.resume" : "room.pause"));
+    document.body.toggleAttribute("data-paused", room.paused);
+    put(byId("pause").firstElementChild, text(room.paused ? "room.resume" : "room.pause"));
     byId("skip").disabled = !room.current;
     this.showNow(room);
     this.showWaiting(room);
@@ -321,13 +327,15 @@ function pairs(list, rows) {
 }
 
 function said_of(one) {
+  const answer = made("p", "answer");
+  answer.setAttribute("aria-live", "off"); // it grows, and would be read from its beginning each time
   return made(
     "div",
     "said",
     "",
     made("p", "who", "", made("strong", "", one.name), made("span", "about")),
     made("p", "text", one.text),
-    made("p", "answer"),
+    answer,
   );
 }
 
