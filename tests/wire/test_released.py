@@ -53,7 +53,8 @@ def lines_of_enum(enum: EnumDescriptor) -> Iterator[str]:
 def kind_of(field: FieldDescriptor) -> str:
     """How it stands on the wire, and whether it can be told that it is absent."""
     named = field.message_type or field.enum_type
-    scalar = FieldDescriptorProto.Type.Name(field.type).removeprefix("TYPE_").lower()
+    types = FieldDescriptorProto.Type.DESCRIPTOR.values_by_number
+    scalar = types[field.type].name.removeprefix("TYPE_").lower()
     kind = scalar if named is None else named.full_name
     if field.is_repeated:
         return f"repeated {kind}"
