@@ -33,6 +33,7 @@ def company(monkeypatch: pytest.MonkeyPatch) -> None:
         "http://10.1.2.3:8000",
         "http://[fd00::7]:8000",
         "https://one.test:8443",
+        "wss://[",
     ],
 )
 def test_this_machine_and_what_is_named_are_reached_past_it(
@@ -52,6 +53,12 @@ def test_a_proxy_that_is_none_is_refused_where_it_would_be_used(
     assert proxy_to("http://localhost") is None
     with pytest.raises(SettingsError, match=r"socks5://proxy.test:1080 .* a.test in NO_PROXY"):
         proxy_to("http://a.test")
+    for unreadable in ("http://[::1", "http://proxy.test:port", "http://"):
+        monkeypatch.setenv("HTTPS_PROXY", unreadable)
+        with pytest.raises(SettingsError, match="cannot be reached by the proxy"):
+            proxy_to("https://a.test")
+    monkeypatch.setenv("HTTPS_PROXY", "http://[fd00::9]:3128/")
+    assert proxy_to("https://a.test") == "http://[fd00::9]:3128/"
 
 
 def test_a_reason_names_the_proxy_without_its_login_and_the_authority() -> None:

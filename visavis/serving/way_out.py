@@ -6,6 +6,7 @@ The processes of a stack reach each other past it.
 from __future__ import annotations
 
 import ipaddress
+import re
 import ssl
 from contextlib import suppress
 from typing import TypedDict
@@ -20,6 +21,7 @@ PAST_PROXIES = ("grpc.enable_http_proxy", 0)
 """Of a channel's options. Left to itself gRPC asks the proxy of `http_proxy` for every address,
 even one on this machine.
 """
+_PROXY = re.compile(r"https?://(.*@)?([^\s@/\[\]:]+|\[[^\s@/\[\]]+\])(:\d{1,5})?/?")
 _VARIABLES = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 """By the scheme of an address, the variable that names its proxy."""
 
@@ -57,9 +59,12 @@ def proxy_to(url: str) -> str | None:
     machine is never reached by one, and NO_PROXY may name networks (10.0.0.0/8), too.
     Raises SettingsError for a proxy that is none of HTTP.
     """
-    where = urlsplit(url)
-    host = where.hostname or ""
-    if is_loopback(host) or (host and is_every_address(host)) or _is_past(host, where.port):
+    try:
+        where = urlsplit(url)
+        host, port = where.hostname, where.port
+    except ValueError:
+        return None  # whoever connects says what is wrong with it
+    if not host or is_loopback(host) or is_every_address(host) or _is_past(host, port):
         return None
     named = getproxies()
     proxy = named.get(_VARIABLES.get(where.scheme, "")) or named.get("all")
@@ -67,7 +72,7 @@ def proxy_to(url: str) -> str | None:
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
-    if not proxy.startswith(("http://", "https://")) or not urlsplit(proxy).hostname:
+    if not _PROXY.fullmatch(proxy):
         raise SettingsError(
             f"{host} cannot be reached by the proxy {_without_login(proxy)} that the environment "
             "names: http://HOST:PORT is wanted in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY, or "

@@ -17,6 +17,7 @@ import websockets
 from deploy.monitoring.trial.crowd import KNOWN_QUESTION
 from deploy.monitoring.trial.live import again, go_live
 from visavis.client import GatewayClient, GatewaySession
+from visavis.serving.way_out import PAST_PROXIES
 from visavis.v1 import (
     audio2face_pb2,
     audio2face_pb2_grpc,
@@ -160,13 +161,13 @@ async def _ask_the_services(url: str) -> None:
     at = {service["service"]: service["address"] for service in told}
     shown = (("authorization", f"Bearer {CLIENT_KEY}"),)
     text = riva_tts_pb2.SynthesizeSpeechRequest(text=_SAID, sample_rate_hz=_RATE_HZ)
-    async with grpc.aio.insecure_channel(at["tts"]) as channel:
+    async with grpc.aio.insecure_channel(at["tts"], [PAST_PROXIES]) as channel:
         tts = riva_tts_pb2_grpc.RivaSpeechSynthesisStub(channel)
         pcm = (await tts.Synthesize(text, metadata=shown)).audio
     config = riva_asr_pb2.RecognitionConfig(
         encoding=riva_pb2.LINEAR_PCM, sample_rate_hertz=_RATE_HZ, language_code="en-US"
     )
-    async with grpc.aio.insecure_channel(at["asr"]) as channel:
+    async with grpc.aio.insecure_channel(at["asr"], [PAST_PROXIES]) as channel:
         asr = riva_asr_pb2_grpc.RivaSpeechRecognitionStub(channel)
         recording = riva_asr_pb2.RecognizeRequest(config=config, audio=pcm)
         await asr.Recognize(recording, metadata=shown)
@@ -179,7 +180,7 @@ async def _ask_the_services(url: str) -> None:
         part(audio_with_emotion=audio2face_pb2.AudioWithEmotion(audio_buffer=pcm)),
         part(end_of_audio={}),
     )
-    async with grpc.aio.insecure_channel(at["face"]) as channel:
+    async with grpc.aio.insecure_channel(at["face"], [PAST_PROXIES]) as channel:
         face = audio2face_pb2_grpc.A2FControllerServiceStub(channel)
         async for _ in face.ProcessAudioStream(iter(clip), metadata=shown):
             pass
