@@ -96,6 +96,7 @@ async def test_what_keeps_dying_is_named_with_the_end_of_its_log(
 ) -> None:
     monkeypatch.setattr(supervisor, "SERVICES", ())
     monkeypatch.setattr(restarter, "_FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(restarter, "_FAILURE_WINDOW_S", 0.0)  # however far apart
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     (tmp_path / "dying.py").write_text("import sys; sys.exit(sys.argv[-1])")
     programs, arguments = {supervisor.GATEWAY: ["dying"]}, {supervisor.GATEWAY: ["nonsense"]}

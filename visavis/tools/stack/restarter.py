@@ -25,7 +25,7 @@ _SILENT_S = 5.0
 _LOOK_STARTING_S = 0.1
 _SILENT_STARTING_S = 60.0
 
-# A process that fails this often within the window is broken, not unlucky.
+# A process that fails this often while the stack starts is broken, not unlucky.
 _MAX_FAILURES = 5
 _FAILURE_WINDOW_S = 60.0
 _FIRST_DELAY_S, _LONGEST_DELAY_S = 0.1, 10.0
@@ -36,15 +36,18 @@ class BackOff:
 
     def __init__(self) -> None:
         self._failures: deque[float] = deque(maxlen=16)
+        self._noted = 0
 
     def note_failure(self, now_s: float) -> None:
         while self._failures and now_s - self._failures[0] >= _FAILURE_WINDOW_S:
             self._failures.popleft()
         self._failures.append(now_s)
+        self._noted += 1
 
     @property
     def too_often(self) -> bool:
-        return len(self._failures) >= _MAX_FAILURES
+        """Whether it has failed often in all: on a slow machine five failures take minutes."""
+        return self._noted >= _MAX_FAILURES
 
     @property
     def delay_s(self) -> float:
