@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from gateway.talk.actions import Message
-from gateway.talk.words import joined
+from gateway.talk.words import joined, says_the_same
 
 # Older messages are beyond any token budget that answers in real time. So many go at once: a prompt
 # that begins elsewhere each time would be read as a whole each time.
@@ -119,7 +119,39 @@ class History:
             # Its question has fallen out of the window.
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []
-        return (*system, *merged)
+        return (*system, *_each_answer_once(merged))
+
+
+def _each_answer_once(said: Sequence[Message]) -> list[Message]:
+    """Questions and answers in turn, where questions that got the same answer stand before it as
+    one.
+
+    A small model that reads an answer twice gives it again, whatever is asked: a quarter of
+    SmolLM2-135M's answers said what an earlier one had said, with this an eighth
+    (docs/language-models.md). The questions stay for what visitors tell in them.
+    """
+    kept: list[Message] = []
+    for at, message in enumerate(said):
+        known = _answered_before(kept, message) if _is_exchange(said, at) else None
+        if known is None:
+            kept.append(message)
+        else:
+            question = kept.pop()
+            kept[known] = replace(kept[known], content=f"{kept[known].content}\n{question.content}")
+    return kept
+
+
+def _is_exchange(said: Sequence[Message], at: int) -> bool:
+    """Whether `said[at]` answers the question right before it, with nothing called for it."""
+    return said[at].role == "assistant" and not said[at].calls and said[at - 1].role == "user"
+
+
+def _answered_before(kept: Sequence[Message], answer: Message) -> int | None:
+    """Where the question stands that got the same answer."""
+    for at in range(1, len(kept)):
+        if _is_exchange(kept, at) and says_the_same(kept[at].content, answer.content):
+            return at - 1
+    return None
 
 
 def answered(text: str, called: Sequence[Message] = ()) -> tuple[Message, ...]:

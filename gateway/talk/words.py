@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ _MARKS = ".,!?…。，！？、"
 _FILLERS = frozenset("um uhm uh erm er eh ah hm hmm mm mmm mhm mmhm hmmm 嗯 呃 唔".split())
 # Particles that soften the end of a Chinese sentence; "吗" and "呢" ask, and are not among them.
 _SOFT_ENDS = frozenset("啊 呀 哦".split())
+
+# Of two answers: how much they have in common, and of how many words they are at least.
+_MOSTLY = 0.6
+_FEWEST_TO_COMPARE = 4
+_RUNS_KEPT = 512
 
 _HUMS = """hm|wow|well|嗯|哦|噢|喔|唔|呃|啊|哇|哎|诶|欸|咦|哈|嘿|哼|哟|呦|嚯"""
 # What listeners say while somebody else goes on speaking.
@@ -294,6 +300,23 @@ def _repeated(words: Sequence[str], said: Sequence[str]) -> Iterator[int]:
             row[column] = before + 1 if word == other else max(above, row[column - 1])
             before = above
         yield row[-1]
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Whether one of two answers has most of its runs of three words in common with the other.
+
+    "Yes, it is." answers many questions: those of three words or fewer are never the same.
+    """
+    a, b = _runs(one), _runs(other)
+    return len(a & b) >= max(1, _MOSTLY * min(len(a), len(b)))
+
+
+@lru_cache(_RUNS_KEPT)
+def _runs(text: str) -> frozenset[tuple[str, ...]]:
+    words = words_of(text)
+    if len(words) < _FEWEST_TO_COMPARE:
+        return frozenset()
+    return frozenset(zip(words, words[1:], words[2:], strict=False))
 
 
 def is_echo(text: str, said: str, *, sounds_like_it: bool, complete: bool) -> bool:

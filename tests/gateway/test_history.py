@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.talk.actions import Call, Message
 from gateway.talk.history import History, SpokenMark, heard_text, system_message, word_start_s
 
 
@@ -81,3 +82,35 @@ def test_a_long_conversation_begins_elsewhere_only_now_and_then() -> None:
         history.face(f"Answer {number}.")
     assert len(beginnings) <= 20
     assert len(history.said) <= 100
+
+
+def test_questions_that_got_the_same_answer_stand_before_it_as_one() -> None:
+    # A small model that reads an answer twice gives it again, whatever is asked.
+    history = History("")
+    said = [
+        ("What causes thunder?", "The universe is full of mysteries, and thunder is one."),
+        ("Is it far?", "Yes, it is."),
+        ("My number is 555.", "The universe is full of mysteries, and one is thunder."),
+        ("Is it loud?", "Yes, it is."),
+        ("Where is Rome?", "In Italy, on the Tiber."),
+    ]
+    for question, answer in said:
+        history.visitor(question)
+        history.face(answer)
+    assert [message.content for message in history.prompt("Thanks.")] == [
+        "What causes thunder?\nMy number is 555.",
+        "The universe is full of mysteries, and thunder is one.",
+        *["Is it far?", "Yes, it is.", "Is it loud?", "Yes, it is."],
+        *["Where is Rome?", "In Italy, on the Tiber.", "Thanks."],
+    ]
+    assert len(history.said) == 10, "what was said stays as it was"
+
+
+def test_an_answer_for_which_something_was_called_stands_each_time() -> None:
+    history = History("")
+    for number in "12":
+        call = Call(number, "weather", "{}")
+        history.visitor("Is it warm?")
+        called = [Message("assistant", "", (call,)), Message("tool", "20", (), number)]
+        history.face("It is warm outside today.", called)
+    assert len(history.prompt("And tomorrow?")) == 9
