@@ -37,6 +37,8 @@ texts = ["application/sdp", "application/trickle-ice-sdpfrag"]
 schemathesis.serializer.alias(texts, "text/plain")
 """
 _KEY = "the key of who tries it"
+# A body that is too large is refused, too.
+_REFUSALS = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429, "5xx"]
 # What ends a session gets one of its own: the others ask about theirs until the end.
 _ENDING = (
     "delete_session",
@@ -103,6 +105,9 @@ def _settings(session: str, ended: Sequence[str]) -> str:
     """schemathesis' own. session: one that lives, for of any other every answer is 404."""
     told = f"""
 hooks = "hooks.py"
+
+[checks.negative_data_rejection]
+expected-statuses = {_REFUSALS}
 
 [auth.openapi.HTTPBearer]
 bearer = "{_KEY}"
