@@ -111,9 +111,9 @@ def test_a_python_for_which_there_are_no_packages_is_wrong(monkeypatch: pytest.M
     ("free_gb", "all_gb", "remedy"),
     [
         (1.5, 8.0, ""),
-        (1.0, 8.0, "close other programs, or use `visavis up --profile small`"),
+        (1.1, 8.0, "close other programs, or use `visavis up --profile small`"),
         (0.5, 8.0, "close other programs"),
-        (1.0, 1.0, "use `visavis up --profile small`"),
+        (1.1, 1.1, "use `visavis up --profile small`"),
         (0.5, 0.6, "take a machine, or a limit, with more memory"),
     ],
 )

@@ -26,7 +26,7 @@ from visavis.serving.admission.probes import free_memory_bytes, memory_limit_byt
 from visavis.serving.errors import BusError, ModelStoreError
 from visavis.tools.stack.nats_server import CannotListenError, check_listening, nats_server_binary
 
-_PROCESSES_BYTES = 1_000_000_000
+_PROCESSES_BYTES = 1_100_000_000
 """What the processes of a stack of one each take beside the weights (docs/machines.md)."""
 EXTRAS = ("asr", "llm", "tts", "face", "gateway", "up")
 CODECS = {"libx264": "H.264 video", "libvpx": "VP8 video", "aac": "recordings", "libopus": "voice"}
