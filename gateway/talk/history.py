@@ -39,6 +39,9 @@ class History:
     def __init__(self, persona: str) -> None:
         self.persona = persona
         self._said: list[Message] = []
+        self._gone_through: list[Message] = []
+        """What `_told` is made of: a question is told anew with each word that is known of it."""
+        self._told: list[Message] = []
 
     @property
     def said(self) -> tuple[Message, ...]:
@@ -119,7 +122,10 @@ class History:
             # Its question has fallen out of the window.
             merged.pop(0)
         system = [Message("system", self.persona)] if self.persona else []
-        return (*system, *_each_answer_once(merged))
+        *before, question = merged
+        if before != self._gone_through:
+            self._gone_through, self._told = before, _each_answer_once(before)
+        return (*system, *self._told, question)
 
 
 def _each_answer_once(said: Sequence[Message]) -> list[Message]:

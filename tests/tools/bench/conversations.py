@@ -17,7 +17,7 @@ import json
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ from gateway.talk.words import says_the_same
 from services.llm.backends.base import BackendRequest, ChatMessage, Sampling
 from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.loop_guard import LoopGuard
-from services.llm.prompt import asks_in_chinese
-from services.llm.settings import LlmSettings
+from services.llm.settings import PERSONA, LlmSettings
 
 _SETS = Path(__file__).with_suffix(".toml")
 _SLOTS = 4
@@ -52,7 +51,7 @@ async def main() -> None:
     parser.add_argument("--half", choices=("tune", "held", "mandarin"), default="held")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--as-said", action="store_true")
-    parser.add_argument("--persona", default=LlmSettings.model_fields["persona"].default)
+    parser.add_argument("--persona", default=PERSONA)
     parser.add_argument("--json", type=Path, help="where all answers are written")
     wanted = parser.parse_args()
     told = tomllib.loads(_SETS.read_text("utf-8"))["conversation"]
@@ -97,14 +96,10 @@ async def _talk(
 async def _answer(
     backend: LlamaCppBackend, messages: Sequence[Message], slot: int, seed: int
 ) -> str:
-    defaults = LlmSettings.model_fields
     told = tuple(ChatMessage(message.role, message.content) for message in messages)
-    if asks_in_chinese(told):
-        note = defaults["chinese_note"].default
-        told = (ChatMessage("system", f"{told[0].content}\n{note}"), *told[1:])
-    sampling = Sampling(
-        _LONGEST_TOKENS, defaults["temperature"].default, defaults["top_p"].default, seed=seed
-    )
+    defaults = replace(LlmSettings.model_validate({}).defaults(), persona=told[0].content)
+    told = (ChatMessage("system", defaults.persona_for(told)), *told[1:])
+    sampling = Sampling(_LONGEST_TOKENS, defaults.temperature, defaults.top_p, seed=seed)
     text, guard = "", LoopGuard()
     async for delta in backend.stream(BackendRequest(told, sampling, slot)):
         text += guard.feed(delta.text)
