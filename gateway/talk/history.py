@@ -107,43 +107,49 @@ class History:
     def prompt(self, text: str, behind: Sequence[Message] = ()) -> tuple[Message, ...]:
         """Messages for an answer to `text`. The history itself does not change.
 
-        behind: what will have been said by then, as `answered` has it.
+        behind: what will have been said by then, as `answered` has it, if all of it is heard.
 
         Utterances of one side that follow each other become one message: a visitor who
         goes on before the answer came has asked one longer question.
         """
-        merged: list[Message] = []
-        for said in (*self._said, *behind, Message("user", text)):
-            alike = bool(merged) and merged[-1].role == said.role != "tool"
-            if alike and not (said.calls or merged[-1].calls):
-                said = Message(said.role, joined(merged.pop().content, said.content))
-            merged.append(said)
-        while merged[0].role != "user":
-            # Its question has fallen out of the window.
-            merged.pop(0)
+        if self._said != self._gone_through:
+            self._gone_through = list(self._said)
+            self._told = _each_answer_once(_in_turn(self._said))
+        told = _in_turn((*self._told, *behind, Message("user", text)))
         system = [Message("system", self.persona)] if self.persona else []
-        *before, question = merged
-        if before != self._gone_through:
-            self._gone_through, self._told = before, _each_answer_once(before)
-        return (*system, *self._told, question)
+        return (*system, *told)
+
+
+def _in_turn(said: Sequence[Message]) -> list[Message]:
+    """Both sides by turns, the visitor first."""
+    merged: list[Message] = []
+    for message in said:
+        alike = bool(merged) and merged[-1].role == message.role != "tool"
+        if alike and not (message.calls or merged[-1].calls):
+            message = Message(message.role, joined(merged.pop().content, message.content))
+        if merged or message.role == "user":  # else its question has fallen out of the window
+            merged.append(message)
+    return merged
 
 
 def _each_answer_once(said: Sequence[Message]) -> list[Message]:
-    """Questions and answers in turn, where questions that got the same answer stand before it as
-    one.
+    """Questions and answers in turn; those that got the same answer stand before it as one
+    question, where it was given last.
 
     A small model that reads an answer twice gives it again, whatever is asked: a quarter of
     SmolLM2-135M's answers said what an earlier one had said, with this an eighth
-    (docs/language-models.md). The questions stay for what visitors tell in them.
+    (docs/language-models.md). The questions stay for what visitors tell in them. Where it was given
+    last, for the language model would have to read anew all that comes behind a text that is put
+    in; what is taken out costs little.
     """
     kept: list[Message] = []
     for at, message in enumerate(said):
         known = _answered_before(kept, message) if _is_exchange(said, at) else None
-        if known is None:
-            kept.append(message)
-        else:
-            question = kept.pop()
-            kept[known] = replace(kept[known], content=f"{kept[known].content}\n{question.content}")
+        if known is not None:
+            earlier = kept[known].content
+            del kept[known : known + 2]
+            kept[-1] = replace(kept[-1], content=f"{earlier}\n{kept[-1].content}")
+        kept.append(message)
     return kept
 
 

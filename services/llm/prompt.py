@@ -54,9 +54,13 @@ class Beginning:
         self._first: tuple[ChatMessage, ...] = ()
 
     def from_here(self, history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
-        """What comes no earlier than the last prompt began; all, where that is not in it."""
-        first = self._first
-        if first:
+        """What comes no earlier than the last prompt began; all, where that is not in it.
+
+        Its first exchange may have gone from there: whoever sends the conversation tells an answer
+        that is given again where it is given last.
+        """
+        for skipped in range(0, len(self._first), 2):
+            first = self._first[skipped:]
             for at in range(len(history) - len(first) + 1):
                 if tuple(history[at : at + len(first)]) == first:
                     return history[at:]

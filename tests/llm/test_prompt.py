@@ -112,6 +112,20 @@ def test_no_prompt_begins_earlier_than_the_one_before() -> None:
     assert len(set(starts)) <= len(starts) // 3
 
 
+def test_it_begins_no_earlier_where_its_first_exchange_is_told_elsewhere() -> None:
+    beginning, said = Beginning(), [f"message {number:03}" for number in range(60)]
+
+    def first(said: list[str]) -> str:
+        sent = talk(*said, "And now?")
+        return build_prompt(
+            sent, persona="P", budget_tokens=600, count_tokens=len, beginning=beginning
+        )[1].content
+
+    at = said.index(first(said))
+    told_last = [*said[at - 16 : at], *said[at + 2 :], *said[at : at + 2]]
+    assert first(told_last) == said[at + 2]
+
+
 def test_a_question_that_is_too_long_keeps_both_ends() -> None:
     question = "Begin " + "blah " * 500 + "end?"
     (_, system), (_, cut) = build(talk(question), budget=300)
