@@ -142,7 +142,10 @@ class SessionInfo(Told):
     language: str
     voice: str
     avatar: str
-    persona: str
+    persona: str = Field(
+        description="What the language model is told it is; empty to who has the session's token "
+        "alone, and to all where the llm service's own holds"
+    )
     speed: float
     style: str
     drawn_by: DrawnBy

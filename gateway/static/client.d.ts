@@ -200,6 +200,7 @@ export interface SessionInfo {
   language: string;
   voice: string;
   avatar: string;
+  /** What the language model is told it is; empty to who has the session's token alone, and to all where the llm service's own holds */
   persona: string;
   speed: number;
   style: string;
@@ -558,7 +559,11 @@ export class Session {
   ask(text: string, manner?: Omit<TextRequest, "text">): Promise<number>;
   /** Have the face say `text` as it stands; "say" events name it by this number. */
   say(text: string, manner?: Omit<SayRequest, "text">): Promise<number>;
+  /** What the visitor has typed so far and not sent: the answer to it will come sooner. */
+  typing(text: string): void;
   interrupt(): Promise<TurnNumber>;
+  /** What an `answer.tool_call` came to; where the connection is lost it goes over the next one. */
+  toolResult(callId: string, output: string): void;
   /** Change language, voice, avatar, speed or style from the next turn on. */
   update(options: SessionChange): Promise<SessionInfo>;
   /** Face and voice over WebRTC. audio: the voice alone, where there is no video. */

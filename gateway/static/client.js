@@ -16,6 +16,7 @@ const LONGEST_PAUSE_MS = 3000;
 const RECONNECT_MS = 30_000;
 const GATHERING_MS = 2000;
 const ENDED = 4410;
+const MOST_UNSENT = 64;
 const PLACES = 6;
 const SHAPES = 52;
 const RECORD_BYTES = 4 + SHAPES + 2 * PLACES;
@@ -39,6 +40,7 @@ export class Session extends EventTarget {
   #token;
   #renewing = 0;
   #sockets = new Set();
+  #events;
   #peer = null;
   #peerId = "";
   #microphone = null;
@@ -53,7 +55,7 @@ export class Session extends EventTarget {
     this.#url = url.replace(/\/$/, "");
     this.#token = token;
     if (life_s) this.#renewLater(life_s);
-    this.#follow("events", (data) => this.#tell(JSON.parse(data)));
+    this.#events = this.#follow("events", (data) => this.#tell(JSON.parse(data)));
   }
 
   /** A session of these options, as POST /v1/sessions takes them. key: an app's, where one is needed. */
@@ -74,8 +76,21 @@ export class Session extends EventTarget {
     return (await this.#call("POST", "/say", { text, style, language, interrupt })).say;
   }
 
+  /** What the visitor has typed so far and not sent: the answer to it will come sooner. */
+  typing(text) {
+    this.#events.send({ type: "typing", text }, { now: true });
+  }
+
   interrupt() {
     return this.#call("POST", "/interrupt");
+  }
+
+  /**
+   * What a call of an "answer.tool_call" event came to; the answer waits for it. Where the connection
+   * is lost it goes over the next one. Throws GatewayError where the session has ended.
+   */
+  toolResult(callId, output) {
+    this.#events.send({ type: "tool_result", call_id: callId, output });
   }
 
   /** Change language, voice, avatar, speed or style from the next turn on. */
@@ -166,7 +181,7 @@ export class Session extends EventTarget {
   blendshapes(draw) {
     return this.#follow("face", (data) => {
       for (let at = 0; at + RECORD_BYTES <= data.byteLength; at += RECORD_BYTES) draw(pose(data, at));
-    });
+    }).stop;
   }
 
   /** The session ends, for everybody. */
@@ -204,10 +219,11 @@ export class Session extends EventTarget {
     throw new GatewayError(0, "disconnected", "it was disconnected meanwhile");
   }
 
-  /** One of the session's sockets, made anew when it is lost. */
+  /** One of the session's sockets, made anew when it is lost. What is sent meanwhile waits. */
   #follow(name, take) {
     let socket = null;
     let over = false;
+    const unsent = [];
     let [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
     const open = () => {
       if (over || this.#closed) return;
@@ -217,6 +233,7 @@ export class Session extends EventTarget {
       socket.addEventListener("open", () => {
         if (lostAt) this.#tell({ type: "back", socket: name });
         [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
+        for (const message of unsent.splice(0)) socket.send(message);
       });
       socket.addEventListener("message", ({ data }) => take(typeof data === "string" ? data : new DataView(data)));
       socket.addEventListener("close", ({ target, code }) => {
@@ -224,15 +241,28 @@ export class Session extends EventTarget {
         if (over || this.#closed) return;
         if (!lostAt) this.#tell({ type: "lost", socket: name });
         lostAt ||= performance.now();
-        if (code === ENDED || performance.now() - lostAt > RECONNECT_MS) return this.#tell({ type: "ended", socket: name });
+        if (code === ENDED || performance.now() - lostAt > RECONNECT_MS) {
+          over = true;
+          return this.#tell({ type: "ended", socket: name });
+        }
         setTimeout(open, pause_ms);
         pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
       });
     };
     open();
-    return () => {
-      over = true;
-      socket?.close();
+    return {
+      stop: () => {
+        over = true;
+        socket?.close();
+      },
+      /** now: or never, where it is not connected. */
+      send: (message, { now = false } = {}) => {
+        const text = JSON.stringify(message);
+        if (socket.readyState === WebSocket.OPEN) return socket.send(text);
+        if (now) return;
+        if (over || this.#closed) throw new GatewayError(0, "session_closed", "the session is over, or followed no more");
+        if (unsent.push(text) > MOST_UNSENT) unsent.shift();
+      },
     };
   }
 

@@ -67,12 +67,17 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
                 )
                 await page.wait_for_function("document.querySelector('#face').videoWidth > 0")
                 assert await page.evaluate("loaded") == ["face"], "it may sound in Safari"
+                rig.doubles.script.calls = [("c7", "look", "{}")]
                 told = await page.evaluate(FOLLOWED, url)
                 hung_up = await page.evaluate(HUNG_UP, url)
             assert hung_up == {"refused": "disconnected", "tracks": ["ended"], "peers": 1}
             assert told["refused"] == "invalid_input"
             assert told["weights"] == 52 and told["events"][:2] == ["session", "state"]
             assert told["lost"] == ["lost", "back"] and told["said"] == 1
+            assert rig.doubles.seen.prompts[-1][-1][1] == "a cat", (
+                "it went over the next connection"
+            )
+            assert told["late"] == "session_closed"
             assert len(rig.running.inside.sessions.all()) == 1, "the other one was ended"
         finally:
             await rig.stop()
@@ -85,7 +90,7 @@ FOLLOWED = """async (url) => {
   window.WebSocket = class extends Real {
     constructor(...given) { super(...given); sockets.push(this); }
   };
-  const made = await Session.make(url, { drawn_by: "client" });
+  const made = await Session.make(url, { drawn_by: "client", tools: [{ name: "look" }] });
   const session = new Session(url, { id: made.id, token: "" });
   made.close();
   const events = [], lost = [];
@@ -97,11 +102,18 @@ FOLLOWED = """async (url) => {
   const said = await session.say("Hello there.");
   const pose = await new Promise((resolve) => session.blendshapes(resolve));
   const refused = await session.say("").catch((error) => error.code);
-  const back = next("back");
+  const [back, called] = [next("back"), next("answer.tool_call")];
+  await session.ask("What do you see?");
+  const { call_id } = await called;
   sockets.find((socket) => socket.url.endsWith("/events") && socket.readyState === 1).close();
+  session.toolResult(call_id, "a cat");
+  const answered = next("answer");
   await back;
+  await answered;
   await session.end();
-  return { said, refused, events, lost, weights: pose.weights.length };
+  let late = "";
+  try { session.toolResult(call_id, "a dog"); } catch ({ code }) { late = code; }
+  return { said, refused, events, lost, late, weights: pose.weights.length };
 }"""
 
 HUNG_UP = """async (url) => {

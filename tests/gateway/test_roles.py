@@ -119,7 +119,8 @@ async def made(gateway: RunningGateway) -> dict[str, Any]:
 
 async def new_session(gateway: RunningGateway, key: str) -> dict[str, Any]:
     async with GatewayClient(gateway.url, key) as client:
-        answer = await client.call("POST", SESSIONS, json={}, headers=HERE)
+        body = {"persona": "Be kind."}
+        answer = await client.call("POST", SESSIONS, json=body, headers=HERE)
     told: dict[str, Any] = answer.json()
     return told
 
@@ -297,6 +298,8 @@ async def test_a_viewer_sees_and_hears_and_changes_nothing(
             assert forbidden.value.code == "forbidden"
         renewed = (await viewer.call("POST", f"{path}/token")).json()
         assert renewed["token_role"] == "viewer"
+        shown = (await viewer.call("GET", path)).json()["persona"]
+        assert (made["persona"], shown) == ("Be kind.", "")
     assert gateway.inside.sessions.get(made["id"]).records.all() == []
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from gateway.access.callers import Role
+from gateway.access.callers import Caller, Role
 from gateway.access.tokens import IN_A_SESSION, Issued
 from gateway.answers.cache import Speaker
 from gateway.api.choices import choice_of, offers_of
@@ -44,7 +44,8 @@ router = APIRouter(prefix="/v1/sessions", tags=["sessions"])
 _ROLES: dict[str, Speaking] = {"visitor": "user", "avatar": "assistant"}
 
 
-def info_of(session: Session) -> SessionInfo:
+def info_of(session: Session, caller: Caller) -> SessionInfo:
+    """What it is now, to who asks: how the app has it speak is not its visitors' to read."""
     options = session.options
     return SessionInfo(
         id=session.id,
@@ -52,7 +53,7 @@ def info_of(session: Session) -> SessionInfo:
         language=options.language,
         voice=options.voice,
         avatar=options.avatar,
-        persona=session.persona,
+        persona="" if caller.role in IN_A_SESSION else session.persona,
         speed=options.speed,
         style=options.style,
         drawn_by=session.drawn_by(),
@@ -129,7 +130,7 @@ async def create_session(
         issued = gateway.doorkeeper.issue(found.id)
         made = NewPlace(**place_of(found).model_dump(), **_told(issued))
         return JSONResponse(made.model_dump(mode="json"), 202)
-    info, issued = info_of(found), gateway.doorkeeper.issue(found.id)
+    info, issued = info_of(found, caller), gateway.doorkeeper.issue(found.id)
     if gone:
         # Nobody knows its name: it would keep its slots until it expires.
         await gateway.sessions.delete(found.id)
@@ -173,7 +174,7 @@ async def list_sessions(request: Request, gateway: TheGateway, caller: TheCaller
     """
     everything = caller.role is Role.OPERATOR
     mine = (s for s in gateway.sessions.all() if everything or s.owner == caller.owner)
-    sessions = [info_of(session) for session in mine]
+    sessions = [info_of(session, caller) for session in mine]
     for answer in await gateway.carrier.ask_others(gateway.peers, request):
         sessions += SessionList.model_validate(answer).sessions
     return SessionList(sessions=sorted(sessions, key=_began))
@@ -203,9 +204,9 @@ async def renew_token(
 
 
 @router.get("/{session_id}", responses=responses(404))
-async def get_session(session: TheSession) -> SessionInfo:
+async def get_session(session: TheSession, caller: TheCaller) -> SessionInfo:
     """One session as it is now."""
-    return info_of(session)
+    return info_of(session, caller)
 
 
 @router.patch("/{session_id}", responses=responses(400, 404, 413, 422, 503))
@@ -229,7 +230,7 @@ async def update_session(
             choice = FREE  # the one that had to be called is there no more
         change |= {"tools": tools, "tool_choice": choice}
     await change_session(session, gateway, change)
-    return info_of(session)
+    return info_of(session, caller)
 
 
 @router.delete("/{session_id}", status_code=204, responses=responses(404))
