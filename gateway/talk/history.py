@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ _ANSWER_IN = {
 # 4.5 Chinese characters a second, as measured on ordinary read speech.
 _LETTER_S = 1 / 15
 _IDEOGRAPH_S = 1 / 4.5
+_MARKS_AT_END = re.compile(r"\W+$")
 # The very end of a word can be missing and the word is heard.
 _TOLERANCE_S = 0.03
 
@@ -133,24 +135,31 @@ def _in_turn(said: Sequence[Message]) -> list[Message]:
 
 
 def _each_answer_once(said: Sequence[Message]) -> list[Message]:
-    """Questions and answers in turn; those that got the same answer stand before it as one
-    question, where it was given last.
+    """Questions and answers in turn, of one answer that was given again the newest alone; the
+    questions that it had before stand with those that came after them.
 
     A small model that reads an answer twice gives it again, whatever is asked: a quarter of
-    SmolLM2-135M's answers said what an earlier one had said, with this an eighth
-    (docs/language-models.md). The questions stay for what visitors tell in them. Where it was given
-    last, for the language model would have to read anew all that comes behind a text that is put
-    in; what is taken out costs little.
+    SmolLM2-135M's answers said what an earlier one had said, with this a tenth
+    (docs/language-models.md). The questions stay for what visitors tell in them. Nothing is put in
+    that was not there in this order: what follows is moved in the language model's cache, where
+    behind anything else it would have to be read anew.
     """
     kept: list[Message] = []
     for at, message in enumerate(said):
         known = _answered_before(kept, message) if _is_exchange(said, at) else None
         if known is not None:
-            earlier = kept[known].content
-            del kept[known : known + 2]
-            kept[-1] = replace(kept[-1], content=f"{earlier}\n{kept[-1].content}")
+            del kept[known + 1]
+            kept[known : known + 2] = [_together(*kept[known : known + 2])]
         kept.append(message)
     return kept
+
+
+def _together(question: Message, next_one: Message) -> Message:
+    """Without the mark between them: with a line's end many tokenizers make one token of it, which
+    was not there before.
+    """
+    asked = _MARKS_AT_END.sub("", question.content)
+    return replace(question, content=f"{asked}\n{next_one.content}")
 
 
 def _is_exchange(said: Sequence[Message], at: int) -> bool:
