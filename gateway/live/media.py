@@ -7,6 +7,7 @@ from typing import Any
 
 import av
 
+from gateway.live.captions import Captions, units_with
 from gateway.playout.pacing import to_video_clock
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import (
@@ -21,6 +22,7 @@ from visavis.wire.media import VideoCodec
 CHANNELS = 2
 """Platforms want stereo; both sides are the one voice."""
 AAC_BIT_RATE = 128_000
+_START_CODE = b"\0\0\0\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class LivePicture:
     """One H.264 picture as the face encoded it, with a length before each NAL unit.
 
     time: 90 kHz, session media time. format: of the stream that it belongs to. annex_b: the same
-    with start codes and parameter sets, as it came.
+    with start codes and parameter sets. What is said stands in both.
     """
 
     time: int
@@ -66,8 +68,9 @@ class LiveTick:
 class LiveMedia:
     """Turns a session's ticks, one after the other with none left out, into live media."""
 
-    def __init__(self, start_samples: int) -> None:
+    def __init__(self, start_samples: int, captions: Captions) -> None:
         """start_samples: of the first tick."""
+        self._captions = captions
         self._sound = AacEncoder(start_samples, channels=CHANNELS, bit_rate=AAC_BIT_RATE)
         self._opus: OpusEncoder | None = None
         self._format: PictureFormat | None = None
@@ -79,14 +82,15 @@ class LiveMedia:
             picture = released.picture
             if picture.codec is not VideoCodec.H264:
                 continue
-            units = split_units(picture.payload)
+            units, annex_b = split_units(picture.payload), picture.payload
+            if (caption := self._captions.on(released.time)) is not None:
+                units = list(units_with(caption, units))
+                annex_b = b"".join(_START_CODE + unit for unit in units)
             if picture.keyframe and (sets := parameter_sets(units)) is not None:
                 self._format = PictureFormat(sets, picture.width, picture.height, picture.fps)
             if self._format is not None:
                 payload = length_prefixed(units, self._format.sets)
-                live = LivePicture(
-                    released.time, payload, picture.keyframe, self._format, picture.payload
-                )
+                live = LivePicture(released.time, payload, picture.keyframe, self._format, annex_b)
                 pictures.append(live)
         sound = self._sound.encode(tick.pcm, silent=tick.silent)
         packets = self._in_opus(tick) if opus else ()

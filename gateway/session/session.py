@@ -136,7 +136,13 @@ class Session:
         self.presence = self._presence(settings)
         parts = self._parts()
         self._performer = Performer(parts, self._wake_ticks, answers.tools, settings.tool_fillers)
-        self._ticks = Ticks(parts, self._performer, loops, lambda: self.outlets.pictures_bps)
+        self._ticks = Ticks(
+            parts,
+            self._performer,
+            loops,
+            lambda: self.outlets.pictures_bps,
+            self.outlets.live.caption,
+        )
 
     # ------------------------------------------------------------ its parts
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gateway import metrics
+from gateway.api.events import WordTime
 from gateway.playout.attention import Attending
 from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.pictures import KeyframeThrottle
@@ -37,9 +38,13 @@ class Ticks:
         performer: Performer,
         loops: LoopLibrary,
         pictures_bps: Callable[[], float | None],
+        caption: Callable[[int, Sequence[WordTime], float], None],
     ) -> None:
-        """pictures_bps: what the network carries of them (`Outlets.pictures_bps`)."""
+        """pictures_bps: what the network carries of them (`Outlets.pictures_bps`). caption: how far
+        a turn, whose words are given, has been heard (`Live.caption`).
+        """
         self._parts = parts
+        self._caption = caption
         self._pictures_bps = pictures_bps
         self._told_bps: float | None = None
         self._performer = performer
@@ -141,6 +146,8 @@ class Ticks:
         if turn is not None:
             played_s = self._playout.played_samples / RATE_HZ
             self._conversation.played(turn.number, played_s, now)
+            if played_s:
+                self._caption(turn.number, turn.words, played_s)
         for event, number in tick.events:
             if event is PlayoutEvent.STARTED:
                 media_ms = 1000 * tick.start_samples / RATE_HZ

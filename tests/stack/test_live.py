@@ -7,7 +7,7 @@ import numpy as np
 
 from tests.gateway.conftest import until
 from tests.gateway.live.peers import RtmpServer, free_port
-from tests.running_stack import KNOWN_QUESTION, RunningStack
+from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, RunningStack
 from tests.stack.conftest import Run
 from tests.stack.test_conversation import until_turn
 from visavis.client import Client, GatewayClient, GatewaySession
@@ -35,6 +35,8 @@ async def test_a_platform_gets_the_answer(gateway: GatewayClient) -> None:
         assert (told["state"], told["dropped_pictures"]) == ("live", 0)
     await gateway.call("DELETE", where)
     await server.ended()
+    # The row that has rolled up; the last one would go seconds after the end.
+    assert got.captions[:1] == [KNOWN_ANSWER.partition(" Monday")[0]]
     assert (server.codecs, server.metadata["comment"]) == (["h264", "aac"], SYNTHETIC)
     times = np.array([at for at, _ in got.pictures])
     # A face that waits for a core shows one for longer, once.

@@ -33,6 +33,10 @@ _LONGEST = VIDEO_HZ * 144 // 100
 _LATE = VIDEO_HZ * 8 // 10
 LISTED = 6
 _AAC_LC = "mp4a.40.2"
+_CAPTIONS = (
+    '#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="Captions",INSTREAM-ID="CC1",'
+    "AUTOSELECT=YES"
+)
 # Numbers are small enough for players that count with 32 bits.
 _NUMBERED_SINCE_S = 1_700_000_000
 _MOST_A_SECOND = 2
@@ -132,8 +136,9 @@ class Segmenter:
             profile = shown.sets.sps[1:4].hex().upper()
             about += [f'CODECS="avc1.{profile},{_AAC_LC}"']
             about += [f"RESOLUTION={shown.width}x{shown.height}", f"FRAME-RATE={shown.fps:.3f}"]
+        about.append('CLOSED-CAPTIONS="cc"')
         variant = f"#EXT-X-STREAM-INF:{','.join(about)}"
-        return "\n".join(("#EXTM3U", "#EXT-X-VERSION:7", variant, playlist)) + "\n"
+        return "\n".join(("#EXTM3U", "#EXT-X-VERSION:7", _CAPTIONS, variant, playlist)) + "\n"
 
     def playlist(self) -> str:
         """The newest segments, for players."""

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import threading
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import av
 import numpy as np
 import uvicorn
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
+from av.codec.context import CodecContext
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -35,16 +38,29 @@ class Received:
     pictures: list[tuple[float, float]] = field(default_factory=list)
     keyframes: list[float] = field(default_factory=list)
     sound: list[tuple[float, float]] = field(default_factory=list)
+    captions: list[str] = field(default_factory=list)
+    """Both rows, each time before they change."""
+    _captions: Any = field(default_factory=lambda: CodecContext.create("eia_608", "r"))
 
     def take(self, frame: Any) -> None:
         time_s = float(frame.time or 0.0)
         if isinstance(frame, av.VideoFrame):
             self.pictures.append((time_s, float(frame.to_ndarray(format="gray").mean())))
             self.keyframes += [time_s] if frame.key_frame else []
+            for told in frame.side_data:
+                if told.type.name == "A53_CC":
+                    self._take_captions(bytes(told), time_s)
         else:
             samples = frame.to_ndarray().astype(np.float64)
             scale = 1.0 if np.issubdtype(frame.to_ndarray().dtype, np.floating) else 32768.0
             self.sound.append((time_s, float(np.abs(samples).max() / scale)))
+
+    def _take_captions(self, pairs: bytes, time_s: float) -> None:
+        packet = av.Packet(pairs)
+        packet.pts, packet.time_base = round(1000 * time_s), Fraction(1, 1000)
+        for subtitle in self._captions.decode(packet):
+            rows = re.sub("{.*?}", "", subtitle.ass.decode().split(",,", 2)[-1])
+            self.captions.append(rows.replace("\\N", "\n"))
 
 
 class RtmpServer:

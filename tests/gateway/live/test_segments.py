@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gateway.api.events import WordTime
+from gateway.live.captions import Captions
 from gateway.live.hls.segments import LISTED, TARGET_S, Segmenter
-from gateway.live.media import LiveMedia
-from gateway.playout.pacing import TICK_SAMPLES
+from gateway.live.media import LiveMedia, LivePicture
+from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
 from gateway.playout.playout import Playout
 from tests.gateway.media import PictureEncoder, film, tone
 from visavis.wire.media import VideoCodec
@@ -27,8 +30,11 @@ class Show:
         self.playout = Playout()
         self.playout.set_codecs({VideoCodec.H264})
         self.encoder = PictureEncoder()
-        self.media = LiveMedia(self.playout.now_samples)
+        self.captions = Captions()
+        self.media = LiveMedia(self.playout.now_samples, self.captions)
         self.segmenter = Segmenter()
+        self.left: list[LivePicture] = []
+        self.turn, self.words = 0, list[WordTime]()
         self.ticks = 0
 
     def idle(self, pictures: int, *, keyframes: bool = True) -> None:
@@ -39,7 +45,8 @@ class Show:
             self.playout.push_picture(picture)
             self.run(2)
 
-    def speak(self, turn: int, frames: int) -> None:
+    def speak(self, turn: int, frames: int, words: Sequence[WordTime] = ()) -> None:
+        self.turn, self.words = turn, list(words)
         self.playout.open_turn(turn)
         self.playout.push_voice(turn, tone(2 * frames * TICK_SAMPLES), last=True)
         for i in range(frames):
@@ -52,7 +59,11 @@ class Show:
     def run(self, ticks: int) -> None:
         for _ in range(ticks):
             self.ticks += 1
-            live = self.media.take(self.playout.tick())
+            tick = self.playout.tick()
+            played_s = self.playout.played_samples / RATE_HZ
+            self.captions.spoken(self.turn, self.words, played_s)
+            live = self.media.take(tick)
+            self.left += live.pictures
             self.segmenter.take(live, START_S + self.ticks * 0.02)
 
     @property

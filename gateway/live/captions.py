@@ -1,0 +1,151 @@
+"""Closed captions of what goes live: two rows that roll up with the voice (CEA-608, channel 1),
+within the H.264 pictures, as players of HLS and platforms of RTMP show them to who wants them.
+
+Pure. A picture carries one pair of bytes, so at 25 a second fifty characters, three times what is
+spoken. CEA-608 knows the letters of western European languages; an answer with others has none.
+Sources: CEA-608-E for the pairs, ATSC A/53 part 4 and SCTE 128 for their way into a picture.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+import unicodedata
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from gateway.api.events import WordTime
+from gateway.playout.pacing import VIDEO_HZ
+
+_COLUMNS = 32
+_ERASED_AFTER = 4 * VIDEO_HZ
+"""So long after the last word it is gone from the picture."""
+# Pairs that wait for pictures, some six seconds of them: a face that is away brings none.
+_MOST_WAITING = 150
+
+_ROLL_UP_2, _CARRIAGE_RETURN, _ERASE = (0x14, 0x25), (0x14, 0x2D), (0x14, 0x2C)
+_BOTTOM_ROW = (0x14, 0x70)
+_BEGIN_LINE = (_ROLL_UP_2, _CARRIAGE_RETURN, _BOTTOM_ROW)
+
+_PLAIN = {chr(code): code for code in range(0x20, 0x7F) if chr(code) not in "*\\^_`{|}~"}
+_PLAIN |= dict(zip("áéíóúç÷Ññ", b"\x2a\x5c\x5e\x5f\x60\x7b\x7c\x7d\x7e", strict=True))
+# Characters of two bytes. The second sets take the place of the character before them, which stands
+# in where a decoder does not know them.
+_SPECIAL = {c: (0x11, 0x30 + n) for n, c in enumerate("®°½¿™¢£♪à\0èâêîôû") if c != "\0"}
+_SECOND = {
+    c: (0x12, 0x20 + n) for n, c in enumerate("ÁÉÓÚÜü‘¡*\0—©℠•“”ÀÂÇÈÊËëÎÏïÔÙùÛ«»") if c != "\0"
+}
+_SECOND |= {c: (0x13, 0x20 + n) for n, c in enumerate("ÃãÍÌìÒòÕõ{}\\^_|~ÄäÖöß¥¤¦Åå")}
+_SECOND |= {"Ø": (0x13, 0x3A), "ø": (0x13, 0x3B)}
+_WRITTEN_OTHERWISE = str.maketrans(
+    {"’": "'", "–": "-", "…": "...", "„": "“", "\xa0": " ", "`": "'"}
+)
+
+# payload_type 4, of ITU-T T.35: the United States, ATSC; "GA94", and that captions follow.
+_OF_ATSC = b"\xb5\x00\x31GA94\x03"
+_SEI, _CAPTIONS, _ONE_PAIR, _FIELD_1 = 0x06, 0x04, 0x41, 0xFC
+_EMULATION = re.compile(rb"\x00\x00(?=[\x00-\x03])")
+
+
+class Captions:
+    """Tells the pictures of one session what is being said."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, int]] = deque()
+        self._turn = self._words = 0
+        self._column = _COLUMNS
+        self._foreign = False
+        """The turn's answer has letters that nobody could show; single words would tell nothing."""
+        self._spoken_at: int | None = None
+        """When the last pair of words left, on the pictures' clock; None: nothing is shown."""
+
+    def spoken(self, turn: int, words: Sequence[WordTime], played_s: float) -> None:
+        """So much of a turn's answer, of which `words` are known, has been heard."""
+        if turn != self._turn:
+            self._turn, self._words, self._column = turn, 0, _COLUMNS
+            self._foreign = False
+        while self._words < len(words) and words[self._words].start_ms <= 1000 * played_s:
+            text = words[self._words].text.translate(_WRITTEN_OTHERWISE)
+            self._words += 1
+            self._foreign |= any(c.isalpha() and not _known(c) for c in text)
+            if not self._foreign:
+                for word in "".join(filter(_known, text)).split():
+                    self._write(word)
+
+    def on(self, time: int) -> bytes | None:
+        """The NAL unit that a picture is to carry before its slices; None: nothing. time: its, 90
+        kHz.
+        """
+        if not self._waiting:
+            if self._spoken_at is None or time - self._spoken_at < _ERASED_AFTER:
+                return None
+            self._spoken_at, self._column = None, _COLUMNS
+            self._control(_ERASE)
+        pair = self._waiting.popleft()
+        if pair != _ERASE:
+            self._spoken_at = time
+        return sei(pair)
+
+    # ------------------------------------------------------------ inside
+
+    def _write(self, word: str) -> None:
+        if len(self._waiting) > _MOST_WAITING:
+            return
+        if self._column and self._column + 1 + len(word) > _COLUMNS:
+            self._control(*_BEGIN_LINE)
+            self._column = 0
+        text = f" {word}" if self._column else word
+        self._column += len(text)
+        single: list[int] = []
+        for character in text[:_COLUMNS]:
+            if character in _PLAIN:
+                single.append(_PLAIN[character])
+                continue
+            if character in _SECOND:
+                single.append(_PLAIN[_stand_in(character)])
+            self._plain(single)
+            single = []
+            self._control(_SPECIAL.get(character) or _SECOND[character])
+        self._plain(single)
+
+    def _plain(self, codes: list[int]) -> None:
+        codes = [*codes, 0] if len(codes) % 2 else codes
+        self._waiting += zip(codes[::2], codes[1::2], strict=True)
+
+    def _control(self, *pairs: tuple[int, int]) -> None:
+        """Each twice: a decoder that missed one has the other, and takes both for one."""
+        for pair in pairs:
+            self._waiting += (pair, pair)
+
+
+def sei(pair: tuple[int, int]) -> bytes:
+    """A NAL unit of supplemental enhancement information with one pair of characters."""
+    triplet = bytes((_FIELD_1, *map(_with_parity, pair)))
+    payload = _OF_ATSC + struct.pack("BB", _ONE_PAIR, 0xFF) + triplet + b"\xff"
+    body = bytes((_CAPTIONS, len(payload))) + payload + b"\x80"
+    return bytes((_SEI,)) + _EMULATION.sub(b"\x00\x00\x03", body)
+
+
+def _with_parity(code: int) -> int:
+    """Seven bits, and an eighth that makes the number of ones odd."""
+    return code if code.bit_count() % 2 else code | 0x80
+
+
+def _known(character: str) -> bool:
+    return character in _PLAIN or character in _SPECIAL or character in _SECOND
+
+
+def _stand_in(character: str) -> str:
+    """For who knows the first set of characters alone."""
+    plain = unicodedata.normalize("NFKD", character)[0]
+    return plain if plain in _PLAIN else "."
+
+
+def units_with(caption: bytes, units: Sequence[bytes]) -> Iterator[bytes]:
+    """An access unit's NAL units, with `caption` where such belongs: before its first slice."""
+    told = False
+    for unit in units:
+        if not told and 1 <= unit[0] & 0x1F <= 5:
+            told = True
+            yield caption
+        yield unit

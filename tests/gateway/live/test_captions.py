@@ -1,0 +1,58 @@
+"""Captions within the pictures of a stream, read out of it by FFmpeg's decoders."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import av
+from av.codec.context import CodecContext
+
+from gateway.api.events import WordTime
+from gateway.live.captions import Captions
+from gateway.playout.pacing import VIDEO_HZ
+from tests.gateway.live.peers import Received
+from tests.gateway.live.test_segments import Show
+
+
+def said(text: str, word_s: float = 0.25) -> list[WordTime]:
+    """Words of an answer, spoken one after the other."""
+    at_ms = [round(1000 * n * word_s) for n in range(len(text) + 1)]
+    return [
+        WordTime(text=word, chars=0, start_ms=start, end_ms=end)
+        for word, start, end in zip(text.split(), at_ms, at_ms[1:], strict=False)
+    ]
+
+
+def test_what_is_said_rolls_up_within_the_pictures() -> None:
+    show = Show()
+    show.idle(30)
+    show.speak(
+        1, 100, said("Good morning! At the café “Zur Möwe” breakfast is from 7 to 11 o’clock.")
+    )
+    show.speak(2, 50, said("Again: 5 €."))
+    show.speak(3, 50, said("AI 是 人工智能 AI"))
+    show.idle(130)
+    watching, decoder = Received(), CodecContext.create("h264", "r")
+    for picture in show.left:
+        packet = av.Packet(picture.annex_b)
+        packet.pts, packet.time_base = picture.time, Fraction(1, VIDEO_HZ)
+        for frame in decoder.decode(packet):
+            watching.take(frame)
+    assert watching.captions == [
+        "Good morning! At the café “Zur",
+        "Good morning! At the café “Zur\nMöwe” breakfast is from 7 to 11",
+        "Möwe” breakfast is from 7 to 11\no’clock.",
+        "o’clock.\nAgain: 5 .",
+        "Again: 5 .\nAI",
+    ]
+
+
+def test_an_answer_that_is_interrupted_ends_where_it_was_heard_and_captions_go_by_themselves() -> (
+    None
+):
+    captions, picture = Captions(), VIDEO_HZ // 25
+    captions.spoken(1, said("One two three"), 0.3)
+    units = [captions.on(at * picture) for at in range(300)]
+    told = [at for at, unit in enumerate(units) if unit is not None]
+    assert told[-2:] == [told[-3] + 100, told[-3] + 101], "erased once, four seconds later"
+    assert len(told) == 6 + len("One two") // 2 + 1 + 2
