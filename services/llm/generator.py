@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -23,7 +23,13 @@ from services.llm.backends.base import (
 from services.llm.blocks import SaidOrShown, Shown
 from services.llm.gate import Gate, Order, Place
 from services.llm.passages import MOST_CHARS, MOST_PASSAGES, Passage
-from services.llm.prompt import Beginning, asks_in_chinese, build_prompt, fits_surely
+from services.llm.prompt import (
+    Beginning,
+    asks_in_chinese,
+    build_prompt,
+    fits_surely,
+    told_its_language,
+)
 from services.llm.tools import CallPieces, check_calls, check_tools
 from visavis.serving import metrics
 from visavis.serving.errors import InvalidInputError
@@ -57,9 +63,9 @@ class Defaults:
     top_p: float
     repeat_penalty: float
 
-    def persona_for(self, messages: Sequence[ChatMessage]) -> str:
+    def persona_for(self, *, in_chinese: bool) -> str:
         """One beginning for both languages, so that a slot has read it already."""
-        if self.chinese_note and asks_in_chinese(messages):
+        if self.chinese_note and in_chinese:
             return f"{self.persona}\n{self.chinese_note}".strip()
         return self.persona
 
@@ -222,7 +228,7 @@ class Generator:
         if not self._backend.keeps_prefix:
             return
         request.check()
-        planned = await self._plan(request, place.slot)
+        planned = await self._plan(request, place.slot, complete=False)
         reading = replace(planned, sampling=replace(planned.sampling, max_tokens=0))
 
         taken = self._gate.deltas(place, lambda *_: self._backend.stream(reading))
@@ -313,9 +319,17 @@ class Generator:
         return await asyncio.to_thread(self._backend.count_tokens, text) if text else 0
 
     async def _plan(
-        self, request: AnswerRequest, slot: int, written: str = "", taken: int = 0
+        self,
+        request: AnswerRequest,
+        slot: int,
+        written: str = "",
+        taken: int = 0,
+        *,
+        complete: bool = True,
     ) -> BackendRequest:
-        """written: of the answer; it took so many tokens of those that it may have."""
+        """written: of the answer; it took so many tokens of those that it may have. complete:
+        whether the question is.
+        """
         defaults = self._defaults
         context = self._backend.context_tokens
         max_tokens = self._most_tokens(request)
@@ -326,7 +340,7 @@ class Generator:
         if request.tools is not None:
             room -= await self._cost_of(request.tools, room)
         return BackendRequest(
-            await self._prompt(request, room),
+            await self._prompt(request, room, complete=complete),
             Sampling(
                 max_tokens=max_tokens - taken,
                 temperature=temperature,
@@ -357,9 +371,17 @@ class Generator:
             )
         return tokens
 
-    async def _prompt(self, request: AnswerRequest, budget_tokens: int) -> tuple[ChatMessage, ...]:
-        messages = request.messages
-        persona = self._defaults.persona_for(messages)
+    async def _prompt(
+        self, request: AnswerRequest, budget_tokens: int, *, complete: bool
+    ) -> tuple[ChatMessage, ...]:
+        messages, defaults = request.messages, self._defaults
+        in_chinese = began_so = asks_in_chinese(messages)
+        if request.beginning is not None:
+            began_so = request.beginning.in_chinese(messages)
+        persona = defaults.persona_for(in_chinese=began_so)
+        told_who_it_is = any(message.role == "system" for message in messages[:1])
+        if complete and in_chinese is not began_so and defaults.chinese_note and not told_who_it_is:
+            messages = told_its_language(messages)
         build = functools.partial(
             build_prompt,
             messages,

@@ -26,8 +26,10 @@ _QUESTION_SHARE_BESIDE_CALLS = 0.5
 # on every turn would change the prompt's beginning every time, and the model
 # would have to read all of it again (seconds on a CPU) instead of what is new.
 _KEEP_SHARE = 0.6
+# A question, its answer and the next question are read anew at once.
+_BARELY_BEGUN = 3
 # By so many messages it is found again where a prompt began.
-_TELLING_MESSAGES = 4
+_TELLING_MESSAGES = 6
 # More than any context holds; bounds what one request costs to clean and count.
 _MOST_MESSAGES = 1_000
 _LONGEST_MESSAGE_CHARS = 32_768
@@ -40,6 +42,11 @@ _CONTROL = re.compile(
 _HAN = re.compile("[\u4e00-\u9fff]")
 _KANA = re.compile("[\u3040-\u30ff]")
 _FEWEST_TELLING_WORDS = 3
+# That other languages in Latin letters do not have.
+_ENGLISH = frozenset(
+    "the are do does did can could what how who why where when which you your my and with it this "
+    "that tell please thanks give".split()
+)
 _SPACE = re.compile("[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 
@@ -52,23 +59,38 @@ class Beginning:
 
     def __init__(self) -> None:
         self._first: tuple[ChatMessage, ...] = ()
+        self._in_chinese = False
+
+    def in_chinese(self, messages: Sequence[ChatMessage]) -> bool:
+        """Whether the persona says that answers are Chinese, as it did where they began: said or
+        left out in the middle of a conversation, all of it would be read anew.
+        """
+        if len(messages) <= _BARELY_BEGUN:
+            self._in_chinese = asks_in_chinese(messages)
+        return self._in_chinese
 
     def from_here(self, history: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
         """What comes no earlier than the last prompt began; all, where that is not in it.
 
-        Its first exchange may have gone from there: whoever sends the conversation tells an answer
-        that is given again where it is given last.
+        Of its first exchanges one may be told otherwise by now: whoever sends the conversation
+        leaves out an answer that was given again, and joins its question with the next one.
         """
-        for skipped in range(0, len(self._first), 2):
-            first = self._first[skipped:]
-            for at in range(len(history) - len(first) + 1):
-                if tuple(history[at : at + len(first)]) == first:
-                    return history[at:]
-        return history
+        first = self._first
+        for run in (first, first[:4], first[:2]):
+            if (at := _place_of(run, history)) is not None:
+                return history[at:]
+        at = _place_of(first[3:], history)  # behind the question that the first was joined with
+        return history[at - 1 :] if at else history
 
     def note(self, history: Sequence[ChatMessage]) -> None:
         """A prompt has been made, of this before its question."""
         self._first = tuple(history[:_TELLING_MESSAGES])
+
+
+def _place_of(run: Sequence[ChatMessage], history: Sequence[ChatMessage]) -> int | None:
+    """Where these messages stand in it, one behind the other."""
+    places = range(len(history) - len(run) + 1) if run else ()
+    return next((at for at in places if tuple(history[at : at + len(run)]) == tuple(run)), None)
 
 
 def build_prompt(
@@ -143,6 +165,21 @@ def asks_in_chinese(messages: Sequence[ChatMessage]) -> bool:
         if len(message.content.split()) >= _FEWEST_TELLING_WORDS:
             return False
     return False
+
+
+def told_its_language(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+    """The conversation, whose newest question says in which language it wants its answer."""
+    asked = [at for at, message in enumerate(messages) if message.role == "user"]
+    if not asked:
+        return tuple(messages)
+    at, note = asked[-1], ""
+    question = messages[at]
+    if asks_in_chinese(messages):
+        note = "（请只用中文回答。）"
+    elif _ENGLISH & set(question.content.lower().split()):
+        note = " (Please answer in English only.)"
+    told = replace(question, content=f"{question.content}{note}")
+    return (*messages[:at], told, *messages[at + 1 :])
 
 
 def clean_text(text: str) -> str:

@@ -7,7 +7,7 @@ import pytest
 from services.llm.backends.base import ChatMessage, Delta, ToolCall
 from services.llm.blocks import Shown
 from services.llm.generator import Answer, AnswerRequest, Generator, Piece
-from services.llm.prompt import CUT_MARK
+from services.llm.prompt import CUT_MARK, Beginning
 from tests.fakes import ManualClock
 from tests.llm.fake_backend import DEFAULTS, FakeBackend, words
 from visavis.serving.errors import InvalidInputError
@@ -57,6 +57,28 @@ async def test_a_chinese_question_gets_the_note_behind_the_same_persona() -> Non
     backend = FakeBackend(*words("你好"))
     await text_of(ask(backend, AnswerRequest((ChatMessage("user", "你是谁？"),))))
     assert backend.requests[0].messages[0].content == "Be kind.\n说中文。"
+
+
+@pytest.mark.parametrize(
+    ("begun", "asked", "told"),
+    [
+        ("Who are you?", "蜘蛛有几条腿？", "蜘蛛有几条腿？（请只用中文回答。）"),
+        ("你是谁？", "Who are you then?", "Who are you then? (Please answer in English only.)"),
+        ("你是谁？", "Wie heißt du denn?", "Wie heißt du denn?"),
+        ("你是谁？", "你多大了？", "你多大了？"),
+    ],
+)
+async def test_a_language_that_changes_is_told_with_the_question(
+    begun: str, asked: str, told: str
+) -> None:
+    # In the persona all that has been said behind it would have to be read anew: ten seconds.
+    backend, beginning, said = FakeBackend(*words("Hi")), Beginning(), list[ChatMessage]()
+    for question in (begun, begun, begun, asked):
+        messages = (*said, ChatMessage("user", question))
+        await text_of(ask(backend, AnswerRequest(messages, beginning=beginning)))
+        said += [messages[-1], ChatMessage("assistant", "Hi")]
+    first, *_, last = (request.messages for request in backend.requests)
+    assert (last[0], last[-1].content) == (first[0], told)
 
 
 async def test_tokens_are_counted_only_when_it_may_be_too_much() -> None:

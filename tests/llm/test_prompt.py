@@ -112,7 +112,8 @@ def test_no_prompt_begins_earlier_than_the_one_before() -> None:
     assert len(set(starts)) <= len(starts) // 3
 
 
-def test_it_begins_no_earlier_where_its_first_exchange_is_told_elsewhere() -> None:
+@pytest.mark.parametrize("joined", [0, 2, 4])
+def test_it_begins_no_earlier_where_questions_have_been_joined_since(joined: int) -> None:
     beginning, said = Beginning(), [f"message {number:03}" for number in range(60)]
 
     def first(said: list[str]) -> str:
@@ -122,8 +123,10 @@ def test_it_begins_no_earlier_where_its_first_exchange_is_told_elsewhere() -> No
         )[1].content
 
     at = said.index(first(said))
-    told_last = [*said[at - 16 : at], *said[at + 2 :], *said[at : at + 2]]
-    assert first(told_last) == said[at + 2]
+    to_join = at + joined
+    both = f"{said[to_join]} {said[to_join + 2]}"
+    told = [*said[at - 16 : to_join], both, *said[to_join + 3 :]]
+    assert first(told) == (both if not joined else said[at])
 
 
 def test_a_question_that_is_too_long_keeps_both_ends() -> None:

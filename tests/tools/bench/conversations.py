@@ -27,6 +27,7 @@ from gateway.talk.words import says_the_same
 from services.llm.backends.base import BackendRequest, ChatMessage, Sampling
 from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.loop_guard import LoopGuard
+from services.llm.prompt import asks_in_chinese
 from services.llm.settings import PERSONA, LlmSettings
 
 _SETS = Path(__file__).with_suffix(".toml")
@@ -98,7 +99,10 @@ async def _answer(
 ) -> str:
     told = tuple(ChatMessage(message.role, message.content) for message in messages)
     defaults = replace(LlmSettings.model_validate({}).defaults(), persona=told[0].content)
-    told = (ChatMessage("system", defaults.persona_for(told)), *told[1:])
+    told = (
+        ChatMessage("system", defaults.persona_for(in_chinese=asks_in_chinese(told))),
+        *told[1:],
+    )
     sampling = Sampling(_LONGEST_TOKENS, defaults.temperature, defaults.top_p, seed=seed)
     text, guard = "", LoopGuard()
     async for delta in backend.stream(BackendRequest(told, sampling, slot)):
