@@ -270,6 +270,22 @@ async def test_a_conversation_that_is_cut_is_not_read_anew(shallow_file: Path) -
     assert max(read[1:]) == read[1], read  # an answer and a question, each time
 
 
+async def test_where_answers_are_left_out_nothing_is_read_anew(shallow_file: Path) -> None:
+    backend = backend_of(shallow_file, context_tokens=1024)
+    await backend.load()
+    said = [f"I like the number {n}." for n in range(40)]
+    left_out = [*said[:2], f"{said[2].rstrip('.')}\n{said[4]}", f"{said[5]}"]
+    left_out += [f"{said[6].rstrip('.')}\n{said[8]}", *said[9:]]
+    unread = []
+    for contents in (said, left_out):
+        spoken = [ChatMessage(("user", "assistant")[n % 2], t) for n, t in enumerate(contents)]
+        asked = BackendRequest((*spoken, ChatMessage("user", "And now?")), Sampling(1, 0.0), 0)
+        usage = (await answer(backend, asked))[-1]
+        unread.append(usage.prompt_tokens - usage.cached_tokens)
+    await backend.close()
+    assert unread[0] > 300 and unread[1] < 60, unread  # the newest answer, and what is behind it
+
+
 async def test_unusual_characters_survive_the_way_through(real: LlamaCppBackend) -> None:
     settings = LlmSettings.model_validate({"persona": "Be brief."})
     generator = Generator(real, settings.defaults(), MonotonicClock())

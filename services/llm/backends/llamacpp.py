@@ -42,11 +42,12 @@ log = logging.getLogger(__name__)
 _BATCH_TOKENS = 32
 _MOST_SLOTS = 256
 """Sequences that llama.cpp holds in one cache."""
-# A conversation that outgrows its context is cut (`services/llm/prompt.py`). What is kept of it is
-# moved to where it now belongs, in stretches of at least so many tokens, instead of being read
-# anew: ten seconds for a thousand, while the visitor waits. It still is what was said behind the
-# words that are gone.
-_MOVED_TOKENS = 64
+# A conversation that outgrows its context is cut (`services/llm/prompt.py`), and of an answer that
+# is given again the newest is told alone. What is kept is moved to where it now belongs, in
+# stretches of at least so many tokens, instead of being read anew: ten seconds for a thousand,
+# while the visitor waits. It still is what was said behind the words that are gone. Behind one
+# that is shorter nothing is moved at all, and that may be a question or two.
+_MOVED_TOKENS = 16
 _GGUF_MAGIC = b"GGUF"
 _NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
 # With several threads: how long one spins before it sleeps where it waits for the others, hundreds
