@@ -362,11 +362,13 @@ async def command(*arguments: str) -> str:
     return " ".join(done.output.split())
 
 
-async def test_an_empty_persona_is_not_the_gateways_own(client: GatewayClient) -> None:
+async def test_an_empty_persona_is_not_the_gateways_own(
+    client: GatewayClient, http: httpx.AsyncClient
+) -> None:
     personas = []
     for persona in (None, "", "You are brief."):
         async with client.session(persona=persona, language="") as session:
-            told = await client.call("GET", f"/v1/sessions/{session.id}")
+            told = await http.get(f"/v1/sessions/{session.id}")
             personas.append(told.json()["persona"])
     assert personas == ["You are a guide.", "", "You are brief."]
 
