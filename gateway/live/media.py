@@ -40,7 +40,8 @@ class LivePicture:
     """One H.264 picture as the face encoded it, with a length before each NAL unit.
 
     time: 90 kHz, session media time. format: of the stream that it belongs to. annex_b: the same
-    with start codes and parameter sets. What is said stands in both.
+    with start codes and parameter sets. What is said stands in both. bare: payload without that, to
+    be shown again.
     """
 
     time: int
@@ -48,6 +49,7 @@ class LivePicture:
     keyframe: bool
     format: PictureFormat
     annex_b: bytes
+    bare: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +85,19 @@ class LiveMedia:
             if picture.codec is not VideoCodec.H264:
                 continue
             units, annex_b = split_units(picture.payload), picture.payload
-            if (caption := self._captions.on(released.time)) is not None:
-                units = list(units_with(caption, units))
-                annex_b = b"".join(_START_CODE + unit for unit in units)
+            caption = self._captions.on(released.time)
             if picture.keyframe and (sets := parameter_sets(units)) is not None:
                 self._format = PictureFormat(sets, picture.width, picture.height, picture.fps)
-            if self._format is not None:
+            if self._format is None:
+                continue
+            bare = payload = length_prefixed(units, self._format.sets)
+            if caption is not None:
+                units = list(units_with(caption, units))
                 payload = length_prefixed(units, self._format.sets)
-                live = LivePicture(released.time, payload, picture.keyframe, self._format, annex_b)
-                pictures.append(live)
+                annex_b = b"".join(_START_CODE + unit for unit in units)
+            pictures.append(
+                LivePicture(released.time, payload, picture.keyframe, self._format, annex_b, bare)
+            )
         sound = self._sound.encode(tick.pcm, silent=tick.silent)
         packets = self._in_opus(tick) if opus else ()
         until = to_video_clock(tick.start_samples + len(tick.pcm))

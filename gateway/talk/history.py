@@ -168,9 +168,10 @@ def _is_exchange(said: Sequence[Message], at: int) -> bool:
 
 
 def _answered_before(kept: Sequence[Message], answer: Message) -> int | None:
-    """Where the question stands that got the same answer."""
-    for at in range(1, len(kept)):
-        if _is_exchange(kept, at) and says_the_same(kept[at].content, answer.content):
+    """Where the question stands that got the same answer, and was followed by another one."""
+    for at in range(1, len(kept) - 1):
+        known = _is_exchange(kept, at) and kept[at + 1].role == "user"
+        if known and says_the_same(kept[at].content, answer.content):
             return at - 1
     return None
 

@@ -59,13 +59,13 @@ class Beginning:
 
     def __init__(self) -> None:
         self._first: tuple[ChatMessage, ...] = ()
-        self._in_chinese = False
+        self._in_chinese: bool | None = None
 
     def in_chinese(self, messages: Sequence[ChatMessage]) -> bool:
         """Whether the persona says that answers are Chinese, as it did where they began: said or
         left out in the middle of a conversation, all of it would be read anew.
         """
-        if len(messages) <= _BARELY_BEGUN:
+        if self._in_chinese is None or len(messages) <= _BARELY_BEGUN:
             self._in_chinese = asks_in_chinese(messages)
         return self._in_chinese
 

@@ -174,6 +174,8 @@ def test_the_language_is_that_of_the_newest_telling_question() -> None:
         (("Python 怎么学？",), True),
     ):
         assert asks_in_chinese(talk(*contents)) is chinese
+        # Also for an llm service that goes on with what another one began.
+        assert Beginning().in_chinese(talk(*["Hm?", "Hm."] * 3, *contents)) is chinese
 
 
 def test_what_is_known_stands_before_the_question_as_far_as_there_is_room() -> None:

@@ -186,7 +186,8 @@ class Segmenter:
                 self._drop_sound(to_samples(time))
         self._pictures.append(replace(picture, time=time))
         if picture.keyframe:
-            self._keyframe, self._stands_in = picture, False
+            self._keyframe = replace(picture, payload=picture.bare)
+            self._stands_in = False
 
     def _stand_in(self) -> None:
         """No picture has come for long: a segment ends, and another begins without waiting."""

@@ -56,3 +56,12 @@ def test_an_answer_that_is_interrupted_ends_where_it_was_heard_and_captions_go_b
     told = [at for at, unit in enumerate(units) if unit is not None]
     assert told[-2:] == [told[-3] + 100, told[-3] + 101], "erased once, four seconds later"
     assert len(told) == 6 + len("One two") // 2 + 1 + 2
+
+
+def test_a_picture_that_is_shown_again_says_nothing_again() -> None:
+    show = Show()
+    show.idle(30)
+    show.speak(1, 21, said("The face is lost in the middle"))  # its last picture is a key frame
+    show.run(300)
+    told = [any(t.type.name == "A53_CC" for t in f.side_data) for f in show.decoded("video")]
+    assert told[-3:] == [True, False, False], "the last one, and twice the same"
