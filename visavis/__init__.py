@@ -10,6 +10,7 @@
 `formulas`: LaTeX as people write it on a line, for captions and voices.
 `arkit`: the names of a face's 52 blendshapes, and their two orders.
 `mel`: mel scales and their triangles, for every network that listens in mel bands.
+`h264`: messages within a stream of pictures.
 `synthetic`: what files and streams say of themselves.
 `voice_bytes`: a voice as bytes while it is spoken, plain or compressed, and a file as samples.
 `mp4`: a video file of pictures that are already encoded and sound.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal
 from uuid import UUID
+
+from visavis.h264 import message, with_message
 
 SourceType = Literal["trainedAlgorithmicMedia"]
 SOURCE_TYPE: Final[SourceType] = "trainedAlgorithmicMedia"
@@ -15,12 +16,8 @@ SYNTHETIC = f"Synthetic: face and voice were made by a computer. {SOURCE_TYPE}"
 MARK_UUID = UUID("8ca9181e-c327-4f8e-aefe-b6ec1836532e")
 """Ours: whose an unregistered message in an H.264 stream is."""
 _MARK_TEXT = f"visavis. {SYNTHETIC}".encode()
-_SEI, _USER_DATA_UNREGISTERED, _END = 6, 5, 0x80
-# No zeros in it that would have to be kept apart from a start code; one byte holds its length.
-_PAYLOAD = MARK_UUID.bytes + _MARK_TEXT
-_MARK = bytes([0, 0, 0, 1, _SEI, _USER_DATA_UNREGISTERED, len(_PAYLOAD), *_PAYLOAD, _END])
-_START_CODE = re.compile(rb"\x00?\x00\x00\x01")
-_SLICES = range(1, 6)
+_USER_DATA_UNREGISTERED = 5
+_MARK = message(_USER_DATA_UNREGISTERED, MARK_UUID.bytes + _MARK_TEXT)
 
 
 def marked(access_unit: bytes) -> bytes:
@@ -29,8 +26,4 @@ def marked(access_unit: bytes) -> bytes:
 
     Decoders pass over it; no viewer sees it, and whatever passes the stream on unchanged keeps it.
     """
-    for start in _START_CODE.finditer(access_unit):
-        header = access_unit[start.end() : start.end() + 1]
-        if header and header[0] & 0x1F in _SLICES:
-            return access_unit[: start.start()] + _MARK + access_unit[start.start() :]
-    return access_unit
+    return with_message(access_unit, _MARK)

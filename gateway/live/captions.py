@@ -8,14 +8,13 @@ Sources: CEA-608-E for the pairs, ATSC A/53 part 4 and SCTE 128 for their way in
 
 from __future__ import annotations
 
-import re
-import struct
 import unicodedata
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from gateway.api.events import WordTime
 from gateway.playout.pacing import VIDEO_HZ
+from visavis.h264 import message
 
 _COLUMNS = 32
 _ERASED_AFTER = 4 * VIDEO_HZ
@@ -41,10 +40,10 @@ _WRITTEN_OTHERWISE = str.maketrans(
     {"’": "'", "–": "-", "…": "...", "„": "“", "\xa0": " ", "`": "'"}
 )
 
-# payload_type 4, of ITU-T T.35: the United States, ATSC; "GA94", and that captions follow.
-_OF_ATSC = b"\xb5\x00\x31GA94\x03"
-_SEI, _CAPTIONS, _ONE_PAIR, _FIELD_1 = 0x06, 0x04, 0x41, 0xFC
-_EMULATION = re.compile(rb"\x00\x00(?=[\x00-\x03])")
+# Of ITU-T T.35: the United States, ATSC; "GA94", that captions follow, that it is one pair, of
+# field 1; then the pair, in which nothing is zero.
+_REGISTERED = 4
+_HEAD, _TAIL = b"\xb5\x00\x31GA94\x03\x41\xff\xfc", b"\xff"
 
 
 class Captions:
@@ -73,9 +72,7 @@ class Captions:
                     self._write(word)
 
     def on(self, time: int) -> bytes | None:
-        """The NAL unit that a picture is to carry before its slices; None: nothing. time: its, 90
-        kHz.
-        """
+        """The message that a picture is to carry; None: nothing. time: its, 90 kHz."""
         if not self._waiting:
             if self._spoken_at is None or time - self._spoken_at < _ERASED_AFTER:
                 return None
@@ -84,7 +81,7 @@ class Captions:
         pair = self._waiting.popleft()
         if pair != _ERASE:
             self._spoken_at = time
-        return sei(pair)
+        return message(_REGISTERED, _HEAD + bytes(map(_with_parity, pair)) + _TAIL)
 
     # ------------------------------------------------------------ inside
 
@@ -118,14 +115,6 @@ class Captions:
             self._waiting += (pair, pair)
 
 
-def sei(pair: tuple[int, int]) -> bytes:
-    """A NAL unit of supplemental enhancement information with one pair of characters."""
-    triplet = bytes((_FIELD_1, *map(_with_parity, pair)))
-    payload = _OF_ATSC + struct.pack("BB", _ONE_PAIR, 0xFF) + triplet + b"\xff"
-    body = bytes((_CAPTIONS, len(payload))) + payload + b"\x80"
-    return bytes((_SEI,)) + _EMULATION.sub(b"\x00\x00\x03", body)
-
-
 def _with_parity(code: int) -> int:
     """Seven bits, and an eighth that makes the number of ones odd."""
     return code if code.bit_count() % 2 else code | 0x80
@@ -139,13 +128,3 @@ def _stand_in(character: str) -> str:
     """For who knows the first set of characters alone."""
     plain = unicodedata.normalize("NFKD", character)[0]
     return plain if plain in _PLAIN else "."
-
-
-def units_with(caption: bytes, units: Sequence[bytes]) -> Iterator[bytes]:
-    """An access unit's NAL units, with `caption` where such belongs: before its first slice."""
-    told = False
-    for unit in units:
-        if not told and 1 <= unit[0] & 0x1F <= 5:
-            told = True
-            yield caption
-        yield unit

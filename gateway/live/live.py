@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.api.events import WordTime
-from gateway.live.captions import Captions
 from gateway.live.hls.on_demand import Hls
 from gateway.live.media import LiveMedia
 from gateway.live.push.broadcasts import Broadcasts, Run
@@ -41,7 +40,6 @@ class Live:
         self.hls = Hls(clock, seats, wanted, changed)
         self.broadcasts = Broadcasts(clock, run, wanted, changed, told, ice_servers)
         self._media: LiveMedia | None = None
-        self._captions = Captions()
 
     @property
     def codecs(self) -> set[VideoCodec]:
@@ -58,9 +56,9 @@ class Live:
     def push(self, tick: Tick) -> None:
         """Hand a tick to all that is live."""
         if not self.watched:
-            self._media, self._captions = None, Captions()
+            self._media = None
             return
-        self._media = self._media or LiveMedia(tick.start_samples, self._captions)
+        self._media = self._media or LiveMedia(tick.start_samples)
         live = self._media.take(tick, opus=self.broadcasts.wants_opus)
         if self.hls.running:
             self.hls.push(live)
@@ -69,7 +67,7 @@ class Live:
     def caption(self, turn: int, words: Sequence[WordTime], played_s: float) -> None:
         """So much of a turn's answer has been heard; see `Captions`."""
         if self._media is not None:
-            self._captions.spoken(turn, words, played_s)
+            self._media.captions.spoken(turn, words, played_s)
 
     def cut(self, turn: int) -> None:
         """Nothing: what has left cannot be taken back."""

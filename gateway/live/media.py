@@ -7,7 +7,7 @@ from typing import Any
 
 import av
 
-from gateway.live.captions import Captions, units_with
+from gateway.live.captions import Captions
 from gateway.playout.pacing import to_video_clock
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import (
@@ -17,12 +17,12 @@ from gateway.playout.sinks.fmp4 import (
     split_units,
 )
 from gateway.playout.sound import AacEncoder, AacPacket, OpusEncoder
+from visavis.h264 import with_message
 from visavis.wire.media import VideoCodec
 
 CHANNELS = 2
 """Platforms want stereo; both sides are the one voice."""
 AAC_BIT_RATE = 128_000
-_START_CODE = b"\0\0\0\1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class LiveTick:
 class LiveMedia:
     """Turns a session's ticks, one after the other with none left out, into live media."""
 
-    def __init__(self, start_samples: int, captions: Captions) -> None:
+    def __init__(self, start_samples: int) -> None:
         """start_samples: of the first tick."""
-        self._captions = captions
+        self.captions = Captions()
         self._sound = AacEncoder(start_samples, channels=CHANNELS, bit_rate=AAC_BIT_RATE)
         self._opus: OpusEncoder | None = None
         self._format: PictureFormat | None = None
@@ -85,16 +85,14 @@ class LiveMedia:
             if picture.codec is not VideoCodec.H264:
                 continue
             units, annex_b = split_units(picture.payload), picture.payload
-            caption = self._captions.on(released.time)
             if picture.keyframe and (sets := parameter_sets(units)) is not None:
                 self._format = PictureFormat(sets, picture.width, picture.height, picture.fps)
             if self._format is None:
                 continue
             bare = payload = length_prefixed(units, self._format.sets)
-            if caption is not None:
-                units = list(units_with(caption, units))
-                payload = length_prefixed(units, self._format.sets)
-                annex_b = b"".join(_START_CODE + unit for unit in units)
+            if (caption := self.captions.on(released.time)) is not None:
+                annex_b = with_message(annex_b, caption)
+                payload = length_prefixed(split_units(annex_b), self._format.sets)
             pictures.append(
                 LivePicture(released.time, payload, picture.keyframe, self._format, annex_b, bare)
             )

@@ -375,20 +375,19 @@ class Generator:
         self, request: AnswerRequest, budget_tokens: int, *, complete: bool
     ) -> tuple[ChatMessage, ...]:
         messages, defaults = request.messages, self._defaults
-        in_chinese = began_so = asks_in_chinese(messages)
-        if request.beginning is not None:
-            began_so = request.beginning.in_chinese(messages)
+        in_chinese, beginning = asks_in_chinese(messages), request.beginning
+        began_so = in_chinese if beginning is None else beginning.in_chinese(messages)
         persona = defaults.persona_for(in_chinese=began_so)
-        told_who_it_is = any(message.role == "system" for message in messages[:1])
+        told_who_it_is = bool(messages) and messages[0].role == "system"
         if complete and in_chinese is not began_so and defaults.chinese_note and not told_who_it_is:
-            messages = told_its_language(messages)
+            messages = told_its_language(messages, in_chinese=in_chinese)
         build = functools.partial(
             build_prompt,
             messages,
             persona=persona,
             budget_tokens=budget_tokens,
             passages=request.passages,
-            beginning=request.beginning,
+            beginning=beginning,
         )
         if not request.passages and fits_surely(messages, persona, budget_tokens):
             return build(count_tokens=_bytes_in)

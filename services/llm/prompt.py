@@ -167,14 +167,15 @@ def asks_in_chinese(messages: Sequence[ChatMessage]) -> bool:
     return False
 
 
-def told_its_language(messages: Sequence[ChatMessage]) -> tuple[ChatMessage, ...]:
+def told_its_language(
+    messages: Sequence[ChatMessage], *, in_chinese: bool
+) -> tuple[ChatMessage, ...]:
     """The conversation, whose newest question says in which language it wants its answer."""
-    asked = [at for at, message in enumerate(messages) if message.role == "user"]
-    if not asked:
+    at = max((at for at, m in enumerate(messages) if m.role == "user"), default=None)
+    if at is None:
         return tuple(messages)
-    at, note = asked[-1], ""
-    question = messages[at]
-    if asks_in_chinese(messages):
+    question, note = messages[at], ""
+    if in_chinese:
         note = "（请只用中文回答。）"
     elif _ENGLISH & set(question.content.lower().split()):
         note = " (Please answer in English only.)"

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gateway.api.events import WordTime
-from gateway.live.captions import Captions
 from gateway.live.hls.segments import LISTED, TARGET_S, Segmenter
 from gateway.live.media import LiveMedia, LivePicture
 from gateway.playout.pacing import RATE_HZ, TICK_SAMPLES
@@ -30,8 +29,7 @@ class Show:
         self.playout = Playout()
         self.playout.set_codecs({VideoCodec.H264})
         self.encoder = PictureEncoder()
-        self.captions = Captions()
-        self.media = LiveMedia(self.playout.now_samples, self.captions)
+        self.media = LiveMedia(self.playout.now_samples)
         self.segmenter = Segmenter()
         self.left: list[LivePicture] = []
         self.turn, self.words = 0, list[WordTime]()
@@ -61,7 +59,7 @@ class Show:
             self.ticks += 1
             tick = self.playout.tick()
             played_s = self.playout.played_samples / RATE_HZ
-            self.captions.spoken(self.turn, self.words, played_s)
+            self.media.captions.spoken(self.turn, self.words, played_s)
             live = self.media.take(tick)
             self.left += live.pictures
             self.segmenter.take(live, START_S + self.ticks * 0.02)
