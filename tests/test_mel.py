@@ -9,7 +9,7 @@ from visavis.mel import HTK, triangles
 
 
 def test_the_scale_at_known_places_and_back() -> None:
-    """Slaney's: `tests/asr/test_log_mel.py`, by filters as published."""
+    """Slaney's: `tests/asr/hearing/test_log_mel.py`, by filters as published."""
     hz = [0.0, 700.0, 1000.0]
     np.testing.assert_allclose(HTK.from_hz(hz), [0.0, 781.17, 999.99], rtol=1e-5)
     np.testing.assert_allclose(HTK.to_hz(HTK.from_hz(hz)), hz, atol=1e-9)

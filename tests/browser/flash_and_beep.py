@@ -37,7 +37,7 @@ from deploy.chromium import NO_CHROMIUM, find_chromium
 from gateway.playout.pacing import RATE_HZ
 from tests.browser.block_head import block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
-from tests.face.made_head import bundle_files
+from tests.face.engines.made_head import bundle_files
 from tests.gateway.conftest import Rig
 from tests.gateway.doubles import FPS, KINDS, VOICE_RATE_HZ, FaceDouble, TtsDouble
 from tests.gateway.media import PictureEncoder, PoseEncoder, encoder_of, tone

@@ -18,9 +18,9 @@ from tests.browser.block_head import block_figure, block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
 from tests.browser.driving import body, open_page
 from tests.browser.stub_gateway import StubGateway
-from tests.face import made_head
-from tests.face.made_gltf import Gltf, hold_out_arms
-from tests.face.test_head_gltf import held_by_bones
+from tests.face.engines import made_head
+from tests.face.engines.made_gltf import Gltf, hold_out_arms
+from tests.face.engines.test_head_gltf import held_by_bones
 
 CLOTHES = 4
 """Part of the made head."""

@@ -13,7 +13,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
-from tests.asr.test_transcripts import sound
+from tests.asr.hearing.test_transcripts import sound
 from tests.bundles.compile.float_graphs import FloatGraphs
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, EngineOptions, open_engine

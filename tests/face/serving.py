@@ -16,8 +16,8 @@ from services.face.engines.base import FaceEngine
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from services.face.studio import Studio, VideoStream
+from tests.face.draw.test_animator import HOP, RATE
 from tests.face.fake_studio import FakeGallery, fake_studio
-from tests.face.test_animator import HOP, RATE
 from tests.serving.grpc_server import served
 from visavis.v1 import face_pb2, face_pb2_grpc, media_pb2
 from visavis.wire.bus import Bus, Subscription

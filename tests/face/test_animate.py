@@ -9,6 +9,7 @@ import grpc
 import numpy as np
 import pytest
 
+from tests.face.draw.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
 from tests.face.serving import (
     H264,
     VOICE_SOURCE,
@@ -20,7 +21,6 @@ from tests.face.serving import (
     tone,
     voice_requests,
 )
-from tests.face.test_animator import HOP, RATE, SENTENCE, SENTENCE_FRAMES, mel_chunks
 from visavis.serving import lease
 from visavis.v1 import face_pb2, media_pb2
 from visavis.wire.media import MelChunk, Place

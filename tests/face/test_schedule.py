@@ -14,7 +14,7 @@ from services.face.draw.animator import Animator
 from services.face.draw.pose import FacePose, Frame
 from services.face.drawing import Drawing
 from services.face.schedule import AT_ONCE_S, LARGEST_PASS, TICK_S, Job, Schedule
-from tests.face.test_animator import SENTENCE, lips_of, mel_chunks
+from tests.face.draw.test_animator import SENTENCE, lips_of, mel_chunks
 from visavis.engine import EngineLane
 from visavis.serving.admission.meter import Assumed, Meter
 from visavis.serving.errors import EngineError

@@ -14,8 +14,9 @@ import pytest
 
 from services.face.draw.blendshapes import ARKIT_NAMES
 from services.face.settings import FaceSettings
+from tests.face.draw.test_animator import SENTENCE, SENTENCE_FRAMES, mel_chunks
+from tests.face.engines.made_head import bundle_files
 from tests.face.fake_studio import FakeGallery, FakePainter
-from tests.face.made_head import bundle_files
 from tests.face.portraits import png_of_declared_size
 from tests.face.serving import (
     BLENDSHAPES,
@@ -36,7 +37,6 @@ from tests.face.serving import (
     serving,
     tone,
 )
-from tests.face.test_animator import SENTENCE, SENTENCE_FRAMES, mel_chunks
 from tests.fakes import MetricGrowth
 from visavis.v1 import control_pb2, face_pb2
 from visavis.wire.bus import Bus

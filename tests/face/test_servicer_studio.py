@@ -22,9 +22,9 @@ from services.face.kept_loops import KeptLoops
 from services.face.servicer import FaceService
 from services.face.settings import FaceSettings
 from services.face.studio import open_studio
+from tests.face.draw.test_animator import mel_chunks
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
-from tests.face.test_animator import mel_chunks
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import until
 from tests.serving.grpc_server import served

@@ -37,7 +37,7 @@ from services.face.engines.head.bundle import read_bundle
 from services.face.engines.head.framing import framed
 from services.face.engines.head.model import model_of
 from tests.bundles.gguf.small_gguf import small_model
-from tests.face.made_head import bundle_files
+from tests.face.engines.made_head import bundle_files
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.inputs import as_json, broken, told_wrongly
 from tests.gateway.media import PictureEncoder, tone

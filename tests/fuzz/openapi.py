@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.gateway.test_openai import TOLD, WRITTEN, OpenAiRig
+from tests.gateway.openai.test_openai import TOLD, WRITTEN, OpenAiRig
 from visavis.client import GatewayClient
 
 _REQUIREMENT = "schemathesis==4.32.5"

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.english import EnglishVoice
-from tests.asr.test_transcripts import sound
+from tests.asr.hearing.test_transcripts import sound
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.gpu.comparing import largest_error, noise
 from tests.gpu.figures import Figures

@@ -13,7 +13,7 @@ from services.asr.hearing.moonshine import Moonshine
 from services.tts.synthesizer import Synthesizer
 from services.tts.voices.english import EnglishVoice
 from services.tts.voices.opening import open_synthesizer
-from tests.asr.test_transcripts import sound
+from tests.asr.hearing.test_transcripts import sound
 from tests.rows import together
 from visavis.bundles.compile.sources import bundle_plans
 from visavis.engine import EngineOptions, open_engine

@@ -19,7 +19,7 @@ import websockets
 from gateway.edge import server
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import RunningGateway
-from tests.gateway.test_edge import SAID
+from tests.gateway.edge.test_edge import SAID
 from tests.proxies.conftest import KEY, Pausing, ProxiedRig
 from tests.proxies.programs import NAME, Proxy, behind_a_proxy, needs, proxy, written
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.doubles import LlmDouble, Script, Seen
-from tests.gateway.test_faults import eventually
+from tests.gateway.stages.test_faults import eventually
 from tests.running_stack import RunningStack
 from tests.stack.test_conversation import answer_of, until_turn
 from visavis.client import GatewayClient

@@ -72,7 +72,7 @@ def test_its_plan_compiles(models: Path) -> None:
 
 
 async def test_the_engine_that_draws_with_it_takes_it(models: Path, tmp_path: Path) -> None:
-    """What it draws, and how the service serves that, is for `tests/face/test_engine_choice.py`."""
+    """What it draws, and how that is served, is for `tests/face/engines/test_choice.py`."""
     engine = open_face_engine(
         FaceSettings(
             engine="wav2lip", engine_bundle="random-mouths", model_dir=models, avatar_dir=tmp_path

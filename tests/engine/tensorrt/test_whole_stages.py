@@ -18,13 +18,13 @@ from services.asr.hearing.moonshine import Moonshine
 from services.tts.voices.english import EnglishVoice
 from services.tts.voices.mandarin import MandarinVoice
 from services.tts.voices.opening import own_voices
-from tests.asr.test_transcripts import sound
+from tests.asr.hearing.test_transcripts import sound
 from tests.bundles.compile.float_graphs import FloatGraphs
 from tests.engine.tensorrt.onnx_network import network_of, ranges_of
 from tests.engine.tensorrt.recorded_device import RecordedBinding, RecordedDevice
 from tests.engine.tensorrt.recorded_trt import RecordedTrt
 from tests.rows import together
-from tests.tts.small_kokoro import pull_kokoro, small_kokoro
+from tests.tts.voices.small_kokoro import pull_kokoro, small_kokoro
 from visavis.bundles.compile.sources import BundlePlan, bundle_plans
 from visavis.bundles.store import recipes_of
 from visavis.engine import Engine, open_engine

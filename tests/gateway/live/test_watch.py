@@ -25,7 +25,7 @@ from gateway.playout.pacing import RATE_HZ, TICK_S
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.live.peers import Received, RtmpServer, WhipEndpoint, free_port
-from tests.gateway.test_webrtc import Tone
+from tests.gateway.visiting import Tone
 from visavis.client import GatewayClient, GatewayError
 from visavis.wire.subjects import Kind
 

@@ -35,9 +35,9 @@ from tests.gateway.conftest import (
     until,
 )
 from tests.gateway.doubles import Doubles
+from tests.gateway.peers.test_handover import drain
 from tests.gateway.room.platform_servers import TwitchServer
-from tests.gateway.test_api import new_session, problem
-from tests.gateway.test_handover import drain
+from tests.gateway.visiting import new_session, problem
 from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError
 
