@@ -20,6 +20,7 @@ from services.asr.sound import Bystanders, FarVoices, QuietFrames, Tape
 from services.asr.turns.completeness import RULED_OUT, asks, finished_odds, fused, states
 from services.asr.turns.endpointing import Endpointer, EndpointRules, Hesitation, Kind, Signal
 from services.asr.turns.foresight import Foresight
+from services.asr.turns.languages import words_of
 from services.asr.turns.wording import FEWEST_HEAD_SAMPLES, FEWEST_TAIL_SAMPLES, PartialText
 from services.asr.utterance import Heard, Judge, Output, Purpose, Requeue, Transcribe, Utterance
 from visavis.engine import Urgency
@@ -157,6 +158,9 @@ class Listener:
         utterance = self._utterances.get(work.utterance)
         if utterance is None:
             return []
+        if not words_of(text.text, text.language):
+            # Marks alone, "...", are what a recogniser writes of a noise.
+            text = replace(text, text="", segments=())
         text = text.shifted(work.start_samples)
         if work.purpose is Purpose.SETTLE or work.pause in utterance.settle_pauses:
             utterance.settle_pauses.discard(work.pause)

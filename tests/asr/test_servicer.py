@@ -205,6 +205,15 @@ async def test_a_bad_stream_says_what_is_wrong(
         assert (await status(stub)).free_slots == 4
 
 
+async def test_marks_without_words_are_no_text() -> None:
+    hearing = FakeHearing()
+    async with serving(hearing) as stub:
+        for marks in ("...", ".", "?", "—"):
+            hearing.transcriber.text = marks
+            transcripts = await stream(stub, config(interim=True), *pieces(QUESTION))
+            assert names(transcripts) == ["SPEECH_STARTED", "DISCARDED"]
+
+
 async def test_a_failing_engine_ends_the_stream_with_its_error() -> None:
     hearing = FakeHearing()
     hearing.error = EngineError("decoder.onnx: out of memory")

@@ -102,7 +102,8 @@ def finished_odds(text: str, language: str) -> float:
 def asks(text: str, language: str) -> bool:
     """Whether `text`, where it is whole, is a question."""
     text = text.strip()
-    return text.endswith(ASKS) or language_of(language).asks(text, words_of(text, language))
+    words = words_of(text, language)
+    return bool(words) and (text.endswith(ASKS) or language_of(language).asks(text, words))
 
 
 def states(text: str, language: str) -> bool:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.asr.turns.completeness import finished_odds, fused, states
+from services.asr.turns.completeness import asks, finished_odds, fused, states
 from services.asr.turns.endpointing import EndpointRules
 from services.asr.turns.finished_words import N_BUCKETS, word_model
 from services.asr.turns.languages import words_of
@@ -70,6 +70,9 @@ SAYS_NOTHING = [
     ("40", "en"),
     ("", "en"),
     ("...", "en"),
+    ("?", "en"),
+    ("—", "de"),
+    ("……", "zh"),
 ]
 # A quarter of a second of silence is enough, and more than half a second is not wanted.
 SURE, RATHER = 0.65, 0.5
@@ -111,6 +114,7 @@ def test_a_broken_sentence_goes_on_whatever_its_intonation() -> None:
 def test_elsewhere_the_words_leave_it_to_the_turn_detector() -> None:
     for text, language in SAYS_NOTHING:
         assert finished_odds(text, language) == 0.0
+        assert not asks(text, language)
 
 
 def test_a_comma_behind_a_statement_means_more_than_behind_a_question() -> None:
