@@ -417,15 +417,16 @@ class TranscribingSession(StageWork):
         return (told,)
 
     async def _keep_time(self, chunk: PcmChunk) -> None:
-        """Hear lost chunks as silence; follow a microphone whose count starts anew.
+        """Hear lost chunks as silence; follow a microphone whose count starts anew, or has stood
+        still while silence was heard in its place.
 
         Frames are full where the microphone's count says so: it sends what fills them.
         """
         at = chunk.place.pts * SAMPLE_RATE_HZ // chunk.sample_rate_hz
         gap = at - (self._listening.heard_samples + self._offset_samples)
-        if self._synced and _RESAMPLER_SLACK_SAMPLES < gap <= _LONGEST_GAP_SAMPLES:
-            await self._listening.hear_silence(gap)
-        elif not self._synced or abs(gap) > _LONGEST_GAP_SAMPLES:
+        if not self._synced or not -_RESAMPLER_SLACK_SAMPLES <= gap <= _LONGEST_GAP_SAMPLES:
             await self._listening.hear_silence((at - self._listening.heard_samples) % FRAME_SAMPLES)
             self._offset_samples = at - self._listening.heard_samples
+        elif gap > _RESAMPLER_SLACK_SAMPLES:
+            await self._listening.hear_silence(gap)
         self._synced = True

@@ -335,8 +335,13 @@ async def test_a_microphone_that_falls_silent_still_gets_its_answer(bus: Bus) ->
         bus.subscribe("muted", Kind.TRANSCRIPT) as transcripts,
         attached(stub, "muted"),
     ):
-        await Microphone(bus, "muted").say(loud(40))
+        microphone = Microphone(bus, "muted")
+        await microphone.say(loud(40))
         assert (await until(transcripts, TranscriptEvent.FINAL))[-1].text == "40"
+        # Its count has stood still meanwhile, as where a button is held to speak.
+        await microphone.say(np.concatenate([quiet(5), loud(20)]))
+        final = (await until(transcripts, TranscriptEvent.FINAL))[-1]
+    assert (final.text, final.speech_end_samples) == ("20", microphone.pts)
 
 
 async def test_what_came_while_the_service_stood_still_is_no_silence(
