@@ -32,6 +32,9 @@ _LEAD_SAMPLES = EndpointRules().lead_frames * FRAME_SAMPLES
 # shorter than a pause between words may be one within a word.
 _SETTLED_SAMPLES = 10 * SAMPLE_RATE_HZ
 _SETTLING_PAUSE_SAMPLES = 5 * FRAME_SAMPLES
+# Before a longer pause all is left behind, and of such a pause only the end is heard again: clients
+# may have a minute waited for, and a recogniser takes half of that.
+_LONG_PAUSE_SAMPLES = 5 * SAMPLE_RATE_HZ
 # A piece without any pause is cut in its last seconds.
 _CUT_WINDOW_FRAMES = 5 * SAMPLE_RATE_HZ // FRAME_SAMPLES
 _FIRST_PARTIAL_SAMPLES = SAMPLE_RATE_HZ * 3 // 10
@@ -258,17 +261,26 @@ class Listener:
             )
         pause = self._tape.end - utterance.speech_end
         long = utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES
-        if long and pause >= _SETTLING_PAUSE_SAMPLES:
-            if utterance.text is None:
-                utterance.settle_pauses.add(utterance.pause)
-            else:
-                utterance.settle(utterance.text)
-            self._begin_piece(utterance, utterance.speech_end)
+        if pause >= (_SETTLING_PAUSE_SAMPLES if long else _LONG_PAUSE_SAMPLES):
+            self._leave_behind(utterance)
         elif utterance.text is None:
             outputs.append(Requeue(self._pause_key(utterance), None))
         outputs.append(Requeue(self._opinions, None))
         utterance.text = None
         return outputs
+
+    def _leave_behind(self, utterance: Utterance) -> None:
+        """What was said before the pause that is over now."""
+        said = utterance.partial.text if utterance.text is None else utterance.whole().text
+        if utterance.text is None:
+            utterance.settle_pauses.add(utterance.pause)
+        else:
+            utterance.settle(utterance.text)
+        start = utterance.speech_end
+        if self._tape.end - start >= _LONG_PAUSE_SAMPLES:
+            start = self._tape.end - _LEAD_SAMPLES
+            utterance.partial.leave_all(start, said)
+        self._begin_piece(utterance, start)
 
     def _end_utterance(self, utterance: Utterance, speech_end: int) -> list[Output]:
         utterance.ended_at = self._tape.end
@@ -417,7 +429,9 @@ class Listener:
         if not partial.is_full(self._tape.end):
             return [self._ask_recogniser(utterance, Purpose.PARTIAL)] if self.live else []
         first = partial.start + FEWEST_HEAD_SAMPLES
-        cut = self._tape.quietest(first, self._tape.end - FEWEST_TAIL_SAMPLES)
+        # Looks that more urgent work went before have let the window grow.
+        last = min(self._tape.end - FEWEST_TAIL_SAMPLES, partial.start + LONGEST_PIECE_SAMPLES)
+        cut = self._tape.quietest(first, last)
         return [self._ask_recogniser(utterance, Purpose.HEAD, cut)]
 
     def _cut_if_long(self) -> list[Output]:

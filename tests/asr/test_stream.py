@@ -465,6 +465,30 @@ def test_words_that_were_understood_otherwise_behind_a_pause_cut_no_others() -> 
     assert desk.events[-1].text == whole
 
 
+@pytest.mark.parametrize("said", [94, 470])
+@pytest.mark.parametrize("understood_late", [False, True])
+def test_however_long_a_pause_is_waited_for_a_recogniser_hears_no_more_than_it_takes(
+    said: int, understood_late: bool
+) -> None:
+    desk = Desk(interim=True)
+    minute = replace(RULES, silence_frames=60 * SAMPLE_RATE_HZ // FRAME_SAMPLES)
+    desk.listener.take_turns_by(minute)
+    desk.feed(loud(said))
+    desk.answers_at_once = not understood_late
+    desk.feed(np.concatenate([quiet(1094), loud(1)]))
+    desk.answers_at_once = True
+    while desk.waiting:
+        desk.answer()
+    desk.feed(loud(93))
+    desk.take(desk.listener.finish())
+    final = desk.events[-1]
+    assert final.event is Event.FINAL
+    assert sum(map(int, final.text.split())) == said + 94
+    assert final.text.startswith(desk.events[-2].text[: desk.events[-2].stable_characters])
+    pieces = [len(work.pcm) for work in desk.asked if isinstance(work, Transcribe)]
+    assert max(pieces) <= LONGEST_PIECE_SAMPLES
+
+
 def test_a_stop_within_a_word_does_not_cut_a_long_utterance() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(450), quiet(2), loud(100)]))

@@ -178,15 +178,23 @@ class PartialText:
         stable = units_of(self.stable[len(self.head) :], self.language)
         reached = counterpart(units_of(text, self.language), stable)
         if reached < len(stable):
-            self.head += "".join(stable[:reached])
+            head = self.head + "".join(stable[:reached])
         else:
-            self.head = self.whole(text)
-        self.start, self.text = end, max(self.head, self.stable, key=len)
-        self._latest, self._latest_end = [], 0
+            head = self.whole(text)
+        self._begin_window(end, head)
+
+    def leave_all(self, end: int, text: str) -> None:
+        """`text` is all that was said before `end`, and the window begins there from now on."""
+        self._begin_window(end, continued(self.stable, text, self.language))
 
     def whole(self, text: str) -> str:
         """The utterance with `text` as that of the window."""
         return after(self.head, self.stable, text, self.language)
+
+    def _begin_window(self, start: int, head: str) -> None:
+        self.head = head
+        self.start, self.text = start, max(head, self.stable, key=len)
+        self._latest, self._latest_end = [], 0
 
     def _commit(self, units: list[str]) -> None:
         unspaced = self.language in UNSPACED
