@@ -23,7 +23,7 @@ from services.face.avatar.consent import NOT_STATED, Consent
 from services.face.avatar.heads import HeadContent, HeadFile, read_head
 from services.face.avatar.making.decoding import Decoder
 from services.face.avatar.packing import LARGEST_BYTES, is_packed
-from services.face.avatar.store import not_kept
+from services.face.avatar.store import no_avatar, not_kept
 from services.face.draw.encoder import Codec, VideoEncoder
 from services.face.draw.loop import loop_digest, loop_frames, loop_motion
 from services.face.draw.pictures import Draw, Encoded, EncoderFactory, Painter, PictureMaker
@@ -259,9 +259,7 @@ class Studio:
         known = await self.avatars()
         found = _named(known, name)
         if found is None:
-            raise UnknownNameError(
-                f"avatar: there is no {name[:64]!r}; there are {[avatar.name for avatar in known]}"
-            )
+            raise no_avatar(name, [avatar.name for avatar in known])
         return await self._gallery_lane.run(read_head, found, file)
 
     async def create(self, name: str, image: bytes, consent: Consent | None) -> AvatarInfo:
@@ -459,7 +457,7 @@ def _copied(engine: FaceEngine, name: str, new_name: str) -> AvatarInfo:
     shelf = engine.shelf
     known = {info.name: info for info in engine.avatars()}
     if name not in known:
-        raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(known)}")
+        raise no_avatar(name, list(known))
     if shelf is None or known[name].builtin:
         raise InvalidInputError(f"avatar {name!r} ships with the product and keeps its name")
     with contextlib.suppress(AtCapacityError):  # one goes for the one that comes

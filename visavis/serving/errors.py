@@ -126,6 +126,11 @@ def exit_with(prog: str, error: VisavisError) -> NoReturn:
     sys.exit(SETTINGS_EXIT_STATUS if isinstance(error, SettingsError) else 1)
 
 
+# gRPC takes messages for headers, of which it forwards 8 KB, each byte that is no ASCII in three.
+# Where there is more the client sees RESOURCE_EXHAUSTED in place of the error.
+_LONGEST_MESSAGE_BYTES = 2000
+
+
 def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """Status code and message that a client sees for `error`.
 
@@ -134,8 +139,15 @@ def status_of(error: BaseException) -> tuple[grpc.StatusCode, str]:
     """
     for kind, code in _STATUS:
         if isinstance(error, kind):
-            return code, str(error) or type(error).__name__
+            return code, _cut(str(error)) or type(error).__name__
     return grpc.StatusCode.INTERNAL, "internal error; see the service's log"
+
+
+def _cut(message: str) -> str:
+    told = message.encode(errors="replace")
+    if len(told) <= _LONGEST_MESSAGE_BYTES:
+        return message
+    return told[:_LONGEST_MESSAGE_BYTES].decode(errors="ignore") + "…"
 
 
 _ADDRESS = re.compile(r"\b(ipv4|ipv6|unix|dns):")

@@ -72,6 +72,8 @@ _WRITTEN_WITHIN_S = 600.0
 """Whoever has not written an avatar by then was cut off."""
 KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
+# Of the names that there are, where one is not: a message is no list.
+_MOST_TOLD = 20
 """Loaded avatars kept for the next session; each takes about 8 MB."""
 
 
@@ -99,6 +101,13 @@ def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None
 def is_name(name: str) -> bool:
     """Whether an avatar may be called so."""
     return _NAME.fullmatch(name) is not None
+
+
+def no_avatar(name: str, names: Sequence[str]) -> UnknownNameError:
+    """What to say where `names` has no such name."""
+    more = f" and {len(names) - _MOST_TOLD} more" if len(names) > _MOST_TOLD else ""
+    there = ", ".join(names[:_MOST_TOLD])
+    return UnknownNameError(f"no avatar {name[:64]!r}; there are: {there}{more}")
 
 
 def not_kept(name: str, error: OSError) -> AtCapacityError | AlreadyExistsError:
@@ -331,7 +340,7 @@ class FolderStore(ABC, Generic[KeptT]):
         for folder in (self._builtin, self._folder):
             if self._is_there(folder, name):
                 return folder / name
-        raise UnknownNameError(f"no avatar {name!r}; there are: {', '.join(self.names())}")
+        raise no_avatar(name, self.names())
 
     def _loops_of(self, name: str) -> Path:
         """Folder for an avatar's loops of idle life, which need not be there."""

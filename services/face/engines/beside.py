@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from services.face.avatar.consent import Consent
 from services.face.avatar.packing import is_packed, packed_names
+from services.face.avatar.store import no_avatar
 from services.face.draw.pictures import Painter
 from services.face.engines.base import AvatarInfo, FaceEngine, Keep, NetworkState, Upload
 from services.face.engines.head.bundle import ABOUT
@@ -78,14 +79,14 @@ class WithHeads:
         return sorted(found, key=lambda avatar: (avatar.name != default, not avatar.builtin))
 
     def portrait(self, name: str) -> bytes:
-        engine, name = self._of(name)
-        with self._all_named():
-            return engine.portrait(name)
+        engine, own = self._of(name)
+        with self._all_named(name):
+            return engine.portrait(own)
 
     def painter(self, name: str) -> Painter:
-        engine, name = self._of(name or self._default)
-        with self._all_named():
-            return engine.painter(name)
+        engine, own = self._of(name or self._default)
+        with self._all_named(name):
+            return engine.painter(own)
 
     def check_new(self, name: str) -> None:
         self._pictures.check_new(name)
@@ -100,9 +101,9 @@ class WithHeads:
         return lambda: replace(keep(), engine=engine.name)
 
     def delete(self, name: str) -> None:
-        engine, name = self._of(name)
-        with self._all_named():
-            engine.delete(name)
+        engine, own = self._of(name)
+        with self._all_named(name):
+            engine.delete(own)
 
     def _of(self, name: str) -> tuple[FaceEngine, str]:
         """Whose avatar it is, if it is anybody's, and what it is called there."""
@@ -119,13 +120,12 @@ class WithHeads:
         return {avatar.name for avatar in engine.avatars()}
 
     @contextlib.contextmanager
-    def _all_named(self) -> Iterator[None]:
+    def _all_named(self, name: str) -> Iterator[None]:
         """Whoever asks for an avatar that is not there is told of the heads as well."""
         try:
             yield
         except UnknownNameError as error:
-            told = [avatar.name for avatar in self.avatars() if avatar.engine == self._heads.name]
-            raise UnknownNameError(", ".join([str(error), *told])) from error
+            raise no_avatar(name, [avatar.name for avatar in self.avatars()]) from error
 
 
 def _shelf(pictures: FaceEngine, heads: HeadEngine) -> Shelf:

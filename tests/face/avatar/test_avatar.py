@@ -87,6 +87,15 @@ def test_unknown_name_lists_what_exists(store: AvatarStore) -> None:
             store.load(name)
 
 
+def test_of_many_names_an_unknown_one_is_told_some(store: AvatarStore, tmp_path: Path) -> None:
+    for number in range(40):
+        folder = tmp_path / "avatars" / f"guest{number:02}"
+        folder.mkdir(parents=True)
+        (folder / "avatar.toml").touch()
+    with pytest.raises(UnknownNameError, match=r"default, guest00, .*, guest18 and 21 more$"):
+        store.load("nobody")
+
+
 def test_bad_names_are_refused(store: AvatarStore) -> None:
     for name in ("", "a b", "../x", "x" * 65, "ä", "a\n"):
         with pytest.raises(InvalidInputError, match="no avatar name"):

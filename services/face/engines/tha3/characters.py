@@ -26,10 +26,10 @@ from services.face.avatar.packing import (
     set_aside,
     unpacked,
 )
-from services.face.avatar.store import check_new, is_name, not_kept, noted
+from services.face.avatar.store import check_new, is_name, no_avatar, not_kept, noted
 from services.face.engines.base import AvatarInfo
 from services.face.engines.tha3.network import SIZE, Picture
-from visavis.serving.errors import InvalidInputError, UnknownNameError
+from visavis.serving.errors import InvalidInputError
 from visavis.whole_file import placed_whole
 from visavis.wire.subjects import CHARACTERS
 
@@ -143,7 +143,7 @@ class CharacterStore:
     def portrait(self, name: str, draw: Callable[[Character], bytes]) -> bytes:
         """JPEG as `draw` makes it, once. UnknownNameError lists what exists."""
         if not self._is_there(name):
-            raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+            raise no_avatar(name, self.names())
         if name == DEFAULT_CHARACTER:
             self._own_portrait = self._own_portrait or draw(self.load(name))
             return self._own_portrait
@@ -154,7 +154,7 @@ class CharacterStore:
         name = name or DEFAULT_CHARACTER
         with self._lock:
             if not self._is_there(name):
-                raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+                raise no_avatar(name, self.names())
             builtin = name == DEFAULT_CHARACTER
             file = self._own if builtin else self._file(name, ".png")
             version = file_version(file)
@@ -199,7 +199,7 @@ class CharacterStore:
             raise InvalidInputError(f"avatar {name!r} belongs to the bundle and stays")
         with self._lock:
             if not self._is_there(name):
-                raise UnknownNameError(f"no avatar {name!r}; there are: {self._all()}")
+                raise no_avatar(name, self.names())
             self._deleted.note(name, noted(self._file(name, _SHARED)))
             self._remove(name)
 
@@ -280,9 +280,6 @@ class CharacterStore:
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.warning("what was stated of %r cannot be read: %r", name, error)
             return None
-
-    def _all(self) -> str:
-        return ", ".join(self.names())
 
 
 def _read(path: Path) -> NDArray[np.uint8]:
