@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import struct
+import threading
 import wave
 from collections.abc import AsyncIterator
 from fractions import Fraction
@@ -170,6 +171,23 @@ async def test_a_recording_is_a_file_and_its_words_have_times(made: Any) -> None
     (word,) = alternative.words
     assert (word.word, word.end_time) == ("40", len(QUESTION) // 16)
     assert not silence.results
+
+
+async def test_others_do_not_wait_while_a_large_message_is_decoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode, threads = Incoming.feed, set[int]()
+
+    def noted(incoming: Incoming, data: bytes) -> Any:
+        threads.add(threading.get_ident())
+        return decode(incoming, data)
+
+    monkeypatch.setattr(Incoming, "feed", noted)
+    large = wav(np.concatenate([QUESTION, quiet(400)]))
+    async with serving() as stub:
+        assert (await stub.Recognize(pb.RecognizeRequest(audio=large))).results
+        assert await results(stub, config(), *audio(large, len(large)))
+    assert threads and threading.get_ident() not in threads
 
 
 async def test_recognisers_are_listed_as_scripts_read_them() -> None:

@@ -67,7 +67,8 @@ class Incoming:
         return _RATE_OF_FILES_HZ if self._frames is None else self._frames.sample_rate_hz
 
     def feed(self, data: bytes) -> Pcm:
-        """[N] int16, as many as the bytes make. Raises InvalidInputError."""
+        """[N] int16, as many as the bytes make; of megabytes it takes a while. Raises
+        InvalidInputError."""
         if self._frames is not None:
             return self._frames.feed(data)
         if self._file is not None:
@@ -150,9 +151,11 @@ class _Frames:
         samples = self._decode(data[:whole])
         if self._channels == 1:
             return samples
-        frames = samples.reshape(-1, self._channels).astype(np.int32)
-        mixed: Pcm = (frames.sum(axis=1) // self._channels).astype(np.int16)
-        return mixed
+        mixed = np.zeros(len(samples) // self._channels, np.int32)
+        for channel in range(self._channels):
+            mixed += samples[channel :: self._channels]
+        mixed //= self._channels
+        return mixed.astype(np.int16)
 
 
 def _wav_header(begin: bytes) -> tuple[_Frames, int] | None:

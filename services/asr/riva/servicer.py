@@ -39,6 +39,8 @@ _ENCODINGS = {
 _STABILITY = 0.9
 """Of a text that may still change; clients take 1 for final."""
 _HEARD_AT_ONCE_S = 0.5
+# Others wait while more is decoded.
+_DECODED_AT_ONCE_BYTES = 100_000
 _FORCE_END = "force_eou"
 # Scripts that put no space between words are cut at each character.
 _WORD = re.compile(r"[\u2e80-\ua4cf\uf900-\ufaff]|[^\s\u2e80-\ua4cf\uf900-\ufaff]+")
@@ -75,7 +77,7 @@ class RivaRecognitionServicer(riva_asr_pb2_grpc.RivaSpeechRecognitionServicer):
         code, _ = self._hearing.languages.resolve(config.language_code)
         with self._recordings.hold():
             incoming = _incoming(config)
-            first = incoming.feed(request.audio)
+            first = await asyncio.to_thread(incoming.feed, request.audio)
             rest = await asyncio.to_thread(incoming.finish)
             pcm, rate = first if len(first) else rest, incoming.sample_rate_hz
             length_s = len(pcm) / rate
@@ -187,7 +189,12 @@ async def _feed(
         async for request in requests:
             if request.WhichOneof("streaming_request") == "streaming_config":
                 raise InvalidInputError("after the config only audio_content may follow")
-            await _hear(session, incoming, incoming.feed(request.audio_content))
+            data = request.audio_content
+            if len(data) > _DECODED_AT_ONCE_BYTES:
+                pcm = await asyncio.to_thread(incoming.feed, data)
+            else:
+                pcm = incoming.feed(data)
+            await _hear(session, incoming, pcm)
             if request.runtime_config.get(_FORCE_END, "").lower() == "true":
                 await session.end_utterance()
         await _hear(session, incoming, await asyncio.to_thread(incoming.finish))
