@@ -56,10 +56,11 @@ class KeptLoops:
         try:
             # The folder of an avatar that was deleted is not to come back.
             file.parent.mkdir(parents=file.parent.name != LOOPS, exist_ok=True)
-            self._forget_older(file)
-            self._make_room(len(packed))
+            # First of all: where a disk is full, what is there stays.
             with placed_whole(file, prefix=".new-") as aside:
                 aside.write(packed)
+            self._forget_older(file)
+            self._keep_within_limit(file)
         except OSError as error:
             if not self._told:
                 log.warning("loops of idle life are not kept between starts: %s", error)
@@ -69,17 +70,19 @@ class KeptLoops:
         """The same of the avatar as it looked before."""
         _, _, kind = file.name.partition(".")
         for other in file.parent.glob(f"*.{kind}"):
-            other.unlink(missing_ok=True)
+            if other != file:
+                other.unlink(missing_ok=True)
 
-    def _make_room(self, size_bytes: int) -> None:
+    def _keep_within_limit(self, newest: Path) -> None:
         found = [*self._root.glob(f"{LOOPS}/*/*"), *self._root.glob(f"*/{LOOPS}/*.*")]
         by_use = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in found)
-        free_bytes = self._limit_bytes - sum(size for _, size, _ in by_use)
+        over_bytes = sum(size for _, size, _ in by_use) - self._limit_bytes
         for _, size, path in by_use:
-            if free_bytes >= size_bytes:
+            if over_bytes <= 0:
                 return
-            path.unlink(missing_ok=True)
-            free_bytes += size
+            if path != newest:
+                path.unlink(missing_ok=True)
+                over_bytes -= size
 
 
 def _packed(pictures: Sequence[Encoded]) -> bytes:

@@ -26,6 +26,7 @@ from tests.face.draw.test_animator import mel_chunks
 from tests.face.portraits import DEFAULT_FOLDER, encoded, portrait
 from tests.face.serving import creation
 from tests.fakes import MetricGrowth
+from tests.full_disk import limited_files
 from tests.gateway.conftest import until
 from tests.serving.grpc_server import served
 from visavis.serving.errors import InvalidInputError, SettingsError, UnknownNameError
@@ -247,3 +248,17 @@ def test_of_two_processes_that_draw_a_loop_the_longer_part_is_kept(tmp_path: Pat
     assert loops.read(file) == [one, other]
     loops.keep(file, [third])
     assert loops.read(file) == [third], "another version draws it otherwise"
+
+
+def test_where_a_disk_is_full_the_loops_that_were_kept_stay(tmp_path: Path) -> None:
+    loops = KeptLoops(tmp_path, 5_000)
+    longer = [Encoded(bytes(1_000), keyframe=True)] * 4
+    files = [tmp_path / name / LOOPS / "0.h264-resting" for name in ("ann", "bo")]
+    for file in files:
+        file.parent.mkdir(parents=True)
+        loops.keep(file, longer[:2])
+    with limited_files(3_000):
+        loops.keep(files[1], longer)
+    assert [loops.read(file) for file in files] == [longer[:2], longer[:2]]
+    loops.keep(files[1], longer)
+    assert [loops.read(file) for file in files] == [[], longer], "the limit holds"
