@@ -58,8 +58,8 @@ def background(size: int) -> NDArray[np.uint8]:
     return np.asarray(cv2.resize(_checks(), (size, size), interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def made_glb(*, names: tuple[str, ...] = ARKIT_NAMES, eyes: str = "eyes") -> bytes:
-    """names: of the morph targets; eyes: what the part of the eyes is called."""
+def made_glb(*, names: tuple[str, ...] = ARKIT_NAMES, eyes: str = "eyes", layers: int = 1) -> bytes:
+    """names: of the morph targets; eyes: what the part of the eyes is called; layers: of cloth."""
     skull, faces = _ball(0.1)
     skull[:, 1] *= 1.2
     neck, neck_faces = _ball(0.04, (0.0, -0.14, -0.02))
@@ -80,7 +80,7 @@ def made_glb(*, names: tuple[str, ...] = ARKIT_NAMES, eyes: str = "eyes") -> byt
     for lid, name in zip(lids, ("eyeBlinkRight", "eyeBlinkLeft"), strict=True):
         down = np.broadcast_to((0.0, -0.03, 0.0), lid[0].shape)
         builder.part("brows", *lid, LID, {name: down})
-    builder.part("clothes", *cloth, CLOTH, {})
+    builder.part("clothes", cloth[0], np.tile(cloth[1], (layers, 1)), CLOTH, {})
     builder.part("hair", cap, cap_faces[cap[cap_faces][:, :, 1].min(axis=1) > 0.05], HAIR, {}, True)
     return builder.done()
 

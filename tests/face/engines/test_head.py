@@ -353,6 +353,7 @@ def _framed(what: bytes, by: bytes) -> bytes:
         ({"head.glb": made_glb(names=ARKIT_NAMES[:5])}, "5 of the 52 ARKit shapes"),
         ({"head.glb": _glb_without(b"jawOpen", b"jawFell")}, "51 of the 52 .* and no jawOpen"),
         ({"head.glb": made_glb(eyes="marbles")}, "no eyes"),
+        ({"head.glb": made_glb(layers=2000)}, "35. times over .* 200 times are allowed: take"),
         ({"head.glb": _glb_without(b'"indices": 1', b'"indices": 7')}, "damaged"),
         ({"head.toml": _framed(b"1.5", b"900.0")}, "does not see the face"),
         ({"head.toml": _framed(b"0.0, 0.0, 0.0", b"0.0, 0.0, 3.0")}, "does not see the face"),

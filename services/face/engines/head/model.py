@@ -23,7 +23,7 @@ from services.face.engines.head.light import (
     shine_table,
     tint,
 )
-from services.face.engines.head.textures import on_screen, textures_of
+from services.face.engines.head.textures import NEAREST_M, on_screen, textures_of
 from visavis.serving.errors import InvalidInputError
 
 _MOST_WARPED = 12.0
@@ -44,6 +44,10 @@ _WORN = re.compile(r"(head|eye|hair)[-_ ]?(wear|band|phone|set|dress|glass|piece
 """Called after what it is worn on, which it is not."""
 _SMALLEST = 0.01
 """From pupil to pupil, in sides of the picture: of a head that is smaller nothing is seen."""
+_MOST_LAYERS = 200
+"""Of the whole picture, were all triangles turned to the camera: a head with much hair has a
+dozen, and so many take some ten milliseconds to draw.
+"""
 _FEWEST_OF_A_BALL = 8
 """Vertices."""
 _SHARP = 0.94
@@ -152,6 +156,7 @@ def model_of(bundle: HeadBundle, size: int) -> Model:
     build = _build(bundle, parts, eyes)
     camera = _camera(bundle.about.framing, size)
     _check_shown(rest[eyes[:2, 4].astype(int)], camera, size)
+    _check_layers(rest[triangles], camera, size)
     centre = rest.astype(np.float64).mean(axis=0)
     upright = [_upright(part, centre) for part in parts]
     normals, shapes = np.concatenate(upright), _shapes(parts, first, upright)
@@ -260,6 +265,19 @@ def _check_shown(pupils: NDArray[np.float32], camera: NDArray[np.float64], size:
         raise InvalidInputError(
             "head.toml: framing: the camera does not see the face: where it is, what it looks at "
             "and the points of head.glb are all in metres"
+        )
+
+
+def _check_layers(corners: NDArray[np.float32], camera: NDArray[np.float64], size: int) -> None:
+    """Raises InvalidInputError for what would take too long to draw. corners: [M, 3, 3] metres."""
+    one, two, three = corners.astype(np.float64).swapaxes(0, 1)
+    areas = np.linalg.norm(np.cross(two - one, three - one), axis=1) / 2
+    depth = np.maximum((one - camera[9:12]) @ camera[6:9], NEAREST_M)
+    layers = np.minimum(areas * (camera[12] / size / depth) ** 2, 1).sum()
+    if layers > _MOST_LAYERS:
+        raise InvalidInputError(
+            f"the GLB's triangles lie {layers:.0f} times over the whole picture, {_MOST_LAYERS} "
+            "times are allowed: take layers away, of hair and clothes first"
         )
 
 

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from services.face.engines.head.gltf.parts import EDGE, MOST_TILES, Part
 
+NEAREST_M = 0.05
+"""What is nearer to the camera is taken to be so far from it."""
 _LEVEL_BIAS = -0.3
 """Of coarser textures: a little too sharp looks better than blurred."""
 _MOST_TEXELS = 4096 * 4096
@@ -35,7 +37,7 @@ class Textures(NamedTuple):
 def on_screen(places: NDArray[np.float32], camera: NDArray[np.float64]) -> NDArray[np.float64]:
     """[N, 2] pixels from the picture's middle of [N, 3] metres. camera: that of a `Model`."""
     seen = places - camera[9:12]
-    depth = np.maximum(seen @ camera[6:9], 0.05)
+    depth = np.maximum(seen @ camera[6:9], NEAREST_M)
     flat = np.stack([seen @ camera[0:3] / depth, seen @ camera[3:6] / depth], axis=1)
     return np.asarray(flat * camera[12])
 
