@@ -72,9 +72,9 @@ _WRITTEN_WITHIN_S = 600.0
 """Whoever has not written an avatar by then was cut off."""
 KeptT = TypeVar("KeptT")
 _KEPT_LOADED = 16
-# Of the names that there are, where one is not: a message is no list.
-_MOST_TOLD = 20
 """Loaded avatars kept for the next session; each takes about 8 MB."""
+_MOST_TOLD = 20
+"""Of the names that there are, where one is not: a message is no list."""
 
 
 def check_new(name: str, taken: Sequence[str], uploaded: int, most: int) -> None:
