@@ -87,7 +87,8 @@ check: $(VENV)/.test
 # The locks carry the digest of every file; --no-deps because they are complete; --no-compile
 # because most modules are never imported, and those that are Python compiles as they are.
 # uv takes a third of pip's time. Where it cannot be had, or finds nothing because the machine's
-# index stands in pip's own settings, pip installs the same files.
+# index stands in pip's own settings, pip installs the same files. uv is told which environment to
+# fill: else it takes the one that is active in the terminal.
 UV := $(BIN)/uv --no-config pip
 LOCKED := --require-hashes --no-deps -r
 # A company's authority: pip and uv each know one of these names.
@@ -96,7 +97,7 @@ AUTHORITY := $(or $(SSL_CERT_FILE),$(REQUESTS_CA_BUNDLE),$(CURL_CA_BUNDLE),$(PIP
 FROM := $(if $(WHEELS),--no-index --find-links "$(WHEELS)")
 define install
 	@$(if $(AUTHORITY),export SSL_CERT_FILE="$(AUTHORITY)" REQUESTS_CA_BUNDLE="$(or $(REQUESTS_CA_BUNDLE),$(AUTHORITY))";) \
-	$(PIP) install --quiet $(FROM) $(LOCKED) requirements/uv.lock && $(UV) --system-certs install $(FROM) $(LOCKED) $(1) || \
+	$(PIP) install --quiet $(FROM) $(LOCKED) requirements/uv.lock && $(UV) --system-certs install --python $(BIN)/python $(FROM) $(LOCKED) $(1) || \
 	  { echo "uv could not install it; pip tries"; \
 	    $(PIP) install --quiet --progress-bar on --no-compile $(FROM) $(LOCKED) $(1); } || \
 	  { echo "Packages cannot be had: behind a company's proxy, or without a network, see docs/machines.md"; exit 1; }

@@ -106,6 +106,16 @@ def test_make_tells_what_a_machine_lacks(
     assert re.search(said, check["complaint"](version, kind, lacking, others))
 
 
+def test_make_fills_the_environment_that_it_makes(tmp_path: Path) -> None:
+    """Else uv takes the one that is active in the terminal."""
+    venv = tmp_path / "venv"
+    command = ["make", "--dry-run", "--always-make", "install", f"VENV={venv}"]
+    told = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    installs = re.findall(r"bin/uv [^&|]* install [^&|]*", told)
+    assert installs
+    assert all(f" --python {venv}/bin/python " in line for line in installs)
+
+
 KIT = ("visavis/wire", "visavis/serving", "visavis/engine")
 FORBIDDEN = {
     "the kit": (KIT, ("visavis.bundles", "visavis.tools", "visavis.client")),
