@@ -43,6 +43,27 @@ def test_a_long_paragraph_is_cut_between_sentences_and_nothing_is_lost(
     assert all(part[-1] in ".。" for part in parts)
 
 
+@pytest.mark.parametrize(
+    ("text", "marks"),
+    [
+        ("Version 3.5 of visavis.example is out, they say, " * 30, ","),
+        ("words and no mark " * 40, "sdok"),
+        ("没有句号，" * 200, "，"),
+        ("没有标点" * 400, "没有标点"),
+        ("यह एक वाक्य है। " * 60, "।"),
+        ("هل هذه جملة؟ " * 60, "؟"),
+        ("He waited… " * 60, "…"),
+    ],
+)
+def test_what_has_no_full_stop_is_cut_all_the_same_and_no_figure_is(text: str, marks: str) -> None:
+    """A gateway takes texts of 8000 characters at most."""
+    parts = split_script(text)
+    assert "".join("".join(parts).split()) == "".join(text.split())
+    assert len(parts) > 1 and all(len(part) <= MAX_PART_CHARACTERS for part in parts)
+    assert all(part[-1] in marks for part in parts)
+    assert sum(part.count("3.5") for part in parts) == text.count("3.5")
+
+
 def test_key_changes_with_everything_that_changes_the_part() -> None:
     other = [replace(OPTIONS, speed=1.1), replace(OPTIONS, avatar="other")]
     of_part = [("a", 0, 0), ("b", 0, 0), ("a", 1, 0), ("a", 0, 25)]

@@ -29,7 +29,14 @@ from visavis.wire.media import MelChunk, PcmChunk, VideoChunk
 # Short enough that little is lost by an interruption, long enough that the voice
 # keeps its melody across a sentence.
 MAX_PART_CHARACTERS = 400
-_SENTENCE_END = re.compile(r"(?<=[.!?。！？])\s*")
+# Where a long paragraph is cut, the best first. Behind a Latin mark there has to be a blank, or a
+# Chinese or Japanese character: 3.5 and visavis.example are one word.
+_APART = r"(?=[\s\u3040-\u30ff\u3400-\u9fff])"
+_CUTS = (
+    re.compile(rf"[.!?][\"'”’»)\]]*{_APART}|[。！？…؟۔।॥]+[”’」』）]*"),
+    re.compile(rf"[,;:،؛]{_APART}|[，、；：]"),
+    re.compile(r"(?=\s)"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,19 +67,29 @@ class Part:
 
 
 def split_script(text: str) -> list[str]:
-    """Paragraphs of `text`, long ones cut at sentence ends. Empty ones vanish."""
+    """Paragraphs of `text`, long ones cut at sentence ends, long sentences between words.
+
+    Empty ones vanish. None is longer than MAX_PART_CHARACTERS.
+    """
     parts: list[str] = []
     for paragraph in re.split(r"\n\s*\n", text):
-        sentences = [s for s in _SENTENCE_END.split(" ".join(paragraph.split())) if s]
-        current = ""
-        for sentence in sentences:
-            if current and len(current) + len(sentence) > MAX_PART_CHARACTERS:
-                parts.append(current)
-                current = ""
-            current = f"{current} {sentence}".strip()
-        if current:
-            parts.append(current)
+        rest = " ".join(paragraph.split())
+        while len(rest) > MAX_PART_CHARACTERS:
+            end = _first_part(rest)
+            parts.append(rest[:end])
+            rest = rest[end:].lstrip()
+        if rest:
+            parts.append(rest)
     return parts
+
+
+def _first_part(text: str) -> int:
+    """How many characters of a text that is too long are its first part."""
+    for cut in _CUTS:
+        found = cut.finditer(text, 1, MAX_PART_CHARACTERS + 1)
+        if ends := [m.end() for m in found if m.end() <= MAX_PART_CHARACTERS]:
+            return ends[-1]
+    return MAX_PART_CHARACTERS
 
 
 def part_key(text: str, index: int, start_frame: int, options: LectureOptions) -> str:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from visavis.client.errors import GatewayError
 from visavis.serving.errors import InvalidInputError, VisavisError
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.running_gateway import ApiKey, gateway_at
@@ -96,7 +97,7 @@ async def _have_said(
 ) -> tuple[bytes, int, str]:
     """The recording of a session at `url` that says all parts. Raises VisavisError.
 
-    With how many were said until its end, and why that came early; empty: it did not.
+    With the part it ends with, and why that is not the last; empty: it is.
     """
     said, ended = 0, ""
     async with (
@@ -111,11 +112,18 @@ async def _have_said(
                 text = parts[said]
                 said += 1
                 progress.update(bar, description=f"Part {said} of {len(parts)}")
-                await session.hear_out(text)
+                try:
+                    await session.hear_out(text)
+                    ended = (await client.call("GET", path)).json()["error"]
+                except GatewayError as error:
+                    ended = str(error)
                 progress.advance(bar, len(text))
-                ended = (await client.call("GET", path)).json()["error"]
-            await session.stop_recording()
-            return await session.recording(), said, ended
+            try:
+                await session.stop_recording()
+                return await session.recording(), said, ended
+            except GatewayError as error:  # as where it has gone with its session
+                why = f"part {said} of {len(parts)}: {ended}; " if ended else ""
+                raise VisavisError(f"{why}the recording cannot be had: {error}") from error
 
 
 def _read(text_file: Path) -> str:
