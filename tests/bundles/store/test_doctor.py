@@ -14,6 +14,8 @@ import typer
 from typer.testing import CliRunner
 
 from tests.bundles.store.conftest import Store
+from tests.bundles.store.registry import Fault
+from visavis.serving.errors import ModelStoreError
 from visavis.tools.cli import doctor_checks
 from visavis.tools.cli.doctor import doctor
 from visavis.tools.cli.doctor_checks import Finding, Level
@@ -56,6 +58,13 @@ def test_a_full_disk_is_wrong_only_while_weights_lack(
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage)
     (before,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
     assert (before.level, "VISAVIS_MODEL_DIR" in before.remedy) == (Level.WRONG, True)
+    clinic.registry.hosted["/files/ear-1.0-py3-none-any.whl"].faults = [Fault(cut_after_bytes=90)]
+    with pytest.raises(ModelStoreError):
+        clinic.pull("ear", attempts=1, free=lambda folder: 1 << 40)
+    Usage.free = len(b"weights")
+    (interrupted,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
+    assert interrupted.level is Level.OK, "what has come of the archive is here already"
+    Usage.free = 1
     clinic.pull("ear", free=lambda folder: 1 << 40)
     (after,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
     assert after.level is Level.OK

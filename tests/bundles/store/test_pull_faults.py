@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -216,6 +218,36 @@ def test_too_little_room_is_said_before_anything_is_fetched(store: Store) -> Non
         store.pull("ear", free=lambda folder: 5_000_000)
     assert store.registry.asked == []
     assert store.left() == set()
+
+
+def test_what_an_interrupted_pull_has_left_needs_no_room_again(store: Store) -> None:
+    hosted = host(store, Fault(cut_after_bytes=600_000))
+    room = 2 * len(NOISE) + (64 << 20)  # with what else its archive may hold
+    with pytest.raises(ModelStoreError, match="could not be downloaded"):
+        store.pull("ear", attempts=1, free=lambda folder: room)
+    (part,) = partial(store)
+    room -= part.stat().st_size
+    hosted.faults.clear()
+    with pytest.raises(ModelStoreError, match="make room"):
+        store.pull("ear", free=lambda folder: room - 1)
+    store.pull("ear", free=lambda folder: room)
+    assert store.left() == {"ear"}
+
+
+def test_what_nobody_has_gone_on_with_for_a_month_goes(store: Store) -> None:
+    host(store, Fault(cut_after_bytes=600_000))
+    with pytest.raises(ModelStoreError):
+        store.pull("ear", attempts=1)
+    (part,) = partial(store)
+    store.host("nose", {"b": b"weights"})
+    store.pull("nose")
+    assert part.exists(), "its own pull may still come"
+    day_s = 86_400
+    for path in part.parent.iterdir():
+        os.utime(path, (time.time() - 31 * day_s,) * 2)
+    store.host("mouth", {"c": b"weights"})
+    store.pull("mouth")
+    assert not part.parent.exists()
 
 
 def test_a_full_disk_is_not_blamed_on_the_source(store: Store) -> None:

@@ -21,6 +21,8 @@ from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
+from visavis.bundles.store.pulling.build import any_archives
+from visavis.bundles.store.pulling.download import came_bytes, downloads_in
 from visavis.serving.addresses import in_address
 from visavis.serving.admission.probes import free_memory_bytes, memory_limit_bytes
 from visavis.serving.errors import BusError, ModelStoreError
@@ -285,8 +287,10 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
     free = shutil.disk_usage(present).free
     manifests = [catalog.manifest(name) for name in settled_bundles(catalog, profile, folder)]
     lacking = [m for m in manifests if inspect(m, folder / m.name).state is not State.READY]
-    # Archives and files lie side by side while a pull runs.
-    needed = 2 * sum(manifest.size_bytes for manifest in lacking)
+    # Archives and files lie side by side while a pull runs; one that was interrupted has some.
+    files = sum(manifest.size_bytes for manifest in lacking)
+    archives = any_archives(file for manifest in lacking for file in manifest.files)
+    needed = files + max(0, files - came_bytes(downloads_in(folder), archives))
     detail = f"{free / 1e9:.1f} GB free in {folder}"
     if free < needed:
         detail += f", {needed / 1e9:.1f} GB needed for profile {profile}"

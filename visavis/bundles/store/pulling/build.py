@@ -154,6 +154,12 @@ def archives_of(file: BundleFile, choice: int) -> list[Archive]:
     return [source.archive]
 
 
+def any_archives(files: Iterable[BundleFile]) -> set[Archive]:
+    """Of all sources of the files, whichever will be tried."""
+    each = ((file, choice) for file in files for choice in range(len(file.sources)))
+    return {archive for file, choice in each for archive in archives_of(file, choice)}
+
+
 class Fetcher:
     """Downloads of one pull: each archive once, a few at a time, kept until nobody needs it.
 
@@ -201,7 +207,7 @@ class Fetcher:
         pull needs of them is deleted.
         """
         self._users.subtract(plan.archives)
-        for archive in plan.any_archives:
+        for archive in any_archives(plan.files):
             if self._users[archive] <= 0:
                 self.discard(archive)
 
@@ -242,12 +248,6 @@ class SourcePlan:
     def archives(self) -> list[Archive]:
         """What is downloaded, if every source does as it promised."""
         return [a for file in self.files for a in archives_of(file, self.first[file.path])]
-
-    @property
-    def any_archives(self) -> set[Archive]:
-        """Of all sources, whichever had to be tried."""
-        each = ((file, choice) for file in self.files for choice in range(len(file.sources)))
-        return {archive for file, choice in each for archive in archives_of(file, choice)}
 
 
 def reusable(file: BundleFile, folder: Path) -> bool:

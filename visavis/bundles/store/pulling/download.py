@@ -7,7 +7,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -18,6 +19,28 @@ from visavis.bundles.store.manifest import Archive
 from visavis.bundles.store.pulling.sources.remote import Remote, without_password
 from visavis.bundles.store.pulling.web import Web, retryable
 from visavis.serving.errors import ModelStoreError
+
+_KEPT_S = 30 * 86_400.0
+"""So long a partial download waits for the pull that goes on with it."""
+
+
+def downloads_in(model_dir: Path) -> Path:
+    """Where archives lie while they come, and what an interrupted pull has of them."""
+    return model_dir / ".downloads"
+
+
+def came_bytes(folder: Path, archives: Iterable[Archive]) -> int:
+    """How much of `archives` an earlier try has left in `folder`."""
+    targets = [_target(folder, archive) for archive in archives]
+    return sum(_size(path) for target in targets for path in (target, _part(target)))
+
+
+def forget_abandoned(folder: Path) -> None:
+    """Remove what no pull has gone on with for a month; only under the lock."""
+    now_s = time.time()
+    for path in folder.glob("*"):
+        if now_s - path.stat().st_mtime > _KEPT_S:
+            path.unlink()
 
 
 class PullProgress(Protocol):
@@ -77,9 +100,7 @@ class Downloader:
 
     def target(self, archive: Archive) -> Path:
         """Where `archive` lies when it is complete."""
-        key = "|".join((archive.kind, archive.name, archive.version, archive.variant))
-        tail = re.sub(r"[^A-Za-z0-9.]+", "-", archive.label).strip("-")[-60:]
-        return self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-{tail}"
+        return _target(self._folder, archive)
 
     def discard(self, archive: Archive) -> None:
         """Delete what was downloaded of `archive`."""
@@ -218,6 +239,19 @@ def _complete(remote: Remote, part: Path, offset: int) -> bool:
     if remote.size_bytes is not None:
         return offset == remote.size_bytes
     return remote.digest is not None and remote.digest.matches(part)
+
+
+def _target(folder: Path, archive: Archive) -> Path:
+    key = "|".join((archive.kind, archive.name, archive.version, archive.variant))
+    tail = re.sub(r"[^A-Za-z0-9.]+", "-", archive.label).strip("-")[-60:]
+    return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}-{tail}"
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _part(target: Path) -> Path:

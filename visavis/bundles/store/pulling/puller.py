@@ -37,6 +37,7 @@ from visavis.bundles.store.pulling.build import (
     Fetcher,
     PrepareStepRunner,
     SourcePlan,
+    any_archives,
     build_bundle,
     reusable,
 )
@@ -44,6 +45,9 @@ from visavis.bundles.store.pulling.download import (
     Downloader,
     PullProgress,
     SilentProgress,
+    came_bytes,
+    downloads_in,
+    forget_abandoned,
 )
 from visavis.bundles.store.pulling.reach import ANSWER_WITHIN_S, Chosen, Problem, Reach, choose
 from visavis.bundles.store.pulling.sources.npm import NpmSettings
@@ -127,12 +131,16 @@ class _Job:
         """Files that have to be downloaded."""
         return [file for file in self.manifest.files if file.path not in self.reuse]
 
-    @property
-    def needed_bytes(self) -> int:
-        """Bytes written at the worst moment: archives and files side by side."""
-        fresh = sum(file.size_bytes for file in self.wanted)
-        made = sum(step.outputs_size_bytes for step in self.manifest.prepare)
-        return 2 * fresh + made + (_ARCHIVE_SLACK_BYTES if fresh else 0)
+
+def _needed_bytes(jobs: Sequence[_Job], downloads: Path) -> int:
+    """Bytes written at the worst moment: archives, as far as they are not here, and files side by
+    side.
+    """
+    fresh = [sum(file.size_bytes for file in job.wanted) for job in jobs]
+    made = sum(step.outputs_size_bytes for job in jobs for step in job.manifest.prepare)
+    archives = sum(size + _ARCHIVE_SLACK_BYTES for size in fresh if size)
+    came = came_bytes(downloads, any_archives(file for job in jobs for file in job.wanted))
+    return sum(fresh) + made + max(0, archives - came)
 
 
 def pull(
@@ -207,14 +215,16 @@ def _pull_locked(
 ) -> dict[str, Pulled]:
     if not jobs:
         return {}
+    downloads = downloads_in(folder)
     sweep(folder)
-    require_space(folder, sum(job.needed_bytes for job in jobs), setup.free)
+    forget_abandoned(downloads)
+    require_space(folder, _needed_bytes(jobs, downloads), setup.free)
     pip = setup.pip or PipSettings.read()
     patience = Patience(attempts=setup.attempts, sleep=setup.sleep)
     done: dict[str, Pulled] = {}
     with open_client(pip) as client:
         web = Web(client, patience)
-        downloader = Downloader(web, folder / ".downloads", progress, setup.free)
+        downloader = Downloader(web, downloads, progress, setup.free)
         resolver = Resolver(web, pip=pip, npm=setup.npm)
         reach = Reach(client, resolver, setup.answer_within_s)
         plans = [SourcePlan.of(job.wanted, reach.problem) for job in jobs]
