@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
+from collections.abc import Callable
+from functools import cache, reduce
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.deploy.checkers import DEPLOY, composed, rendered
@@ -20,7 +22,7 @@ from visavis.tools.plan.placement import Plan, Wanted, plan
 from visavis.tools.plan.prediction import Scene
 from visavis.tools.plan.profiles import SERVICES, profile_of
 
-CARDS = tuple(Gpu(f"card{n}", 24e9, str(n)) for n in range(4))
+CARDS = tuple(Gpu(f"card{n}", 24e9, str(n)) for n in range(12))
 
 
 def planned(profile: str, node: Node, sessions: int) -> dict[str, Any]:
@@ -35,12 +37,18 @@ def planned(profile: str, node: Node, sessions: int) -> dict[str, Any]:
 
 @cache
 def on_cards() -> dict[str, Any]:
-    return planned("gpu-small", Node("one", 16, 64e9, 1.0, CARDS), 40)
+    return planned("gpu-small", Node("one", 16, 64e9, 1.0, CARDS[:4]), 40)
 
 
 @cache
 def on_cores() -> dict[str, Any]:
     return planned("cpu", Node("cores", 16, 64e9, 1.0), 12)
+
+
+@cache
+def on_many_cards() -> dict[str, Any]:
+    """Several of each service."""
+    return planned("gpu-small", Node("large", 512, 1024e9, 1.0, CARDS), 250)
 
 
 def test_it_names_services_of_the_stack_and_settings_that_they_have() -> None:
@@ -58,6 +66,48 @@ def test_it_names_services_of_the_stack_and_settings_that_they_have() -> None:
                 if variable != "HOME" and not value.startswith("${"):
                     key = variable.removeprefix(f"VISAVIS_{first.upper()}_").lower()
                     assert SETTINGS[first].model_validate({key: value}), variable
+
+
+class Compose(yaml.SafeLoader):
+    """YAML in which Compose may be told that a list takes the place of the one below."""
+
+
+class Override(list[Any]):
+    pass
+
+
+def override(loader: yaml.SafeLoader, node: yaml.Node) -> Any:
+    if isinstance(node, yaml.SequenceNode):
+        return Override(loader.construct_sequence(node, deep=True))
+    return loader.construct_mapping(node, deep=True)  # of a build, at which nobody looks
+
+
+Compose.add_constructor("!override", override)
+
+
+def over(below: Any, above: Any) -> Any:
+    """As Compose lays one file over another, as far as ours are written."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return below | {k: over(below[k], v) if k in below else v for k, v in above.items()}
+    if isinstance(below, list) and not isinstance(above, Override):
+        return [*below, *above]
+    return above
+
+
+@pytest.mark.parametrize(
+    ("planned", "files"),
+    [
+        (on_cores, ["compose.yaml"]),
+        (on_cards, ["compose.yaml", "compose.gpu.yaml"]),
+        (on_many_cards, ["compose.yaml", "compose.gpu.yaml"]),
+    ],
+)
+def test_a_further_process_is_told_what_the_first_one_is(
+    planned: Callable[[], dict[str, Any]], files: list[str]
+) -> None:
+    texts = [(DEPLOY / file).read_text("utf-8") for file in files] + [as_yaml(planned())]
+    made = reduce(over, (yaml.load(text, Compose) for text in texts))
+    assert_alike(made["services"])
 
 
 def laid_over(override: dict[str, Any], folder: Path, *files: str) -> dict[str, Any]:
@@ -103,7 +153,7 @@ def assert_alike(made: dict[str, Any]) -> None:
         if not number.isdecimal():
             continue
         told = {**one["environment"], f"VISAVIS_{first.upper()}_ADVERTISE": first}
-        assert told == made[first]["environment"] or first == "gateway", name
+        assert told == made[first]["environment"], name
         apart = {"environment", "deploy", "build", "ports"}
         mine = {key: value for key, value in one.items() if key not in apart}
         assert mine == {k: v for k, v in made[first].items() if k not in apart}, name

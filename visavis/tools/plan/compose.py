@@ -107,10 +107,11 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
     if service == "gateway":
         # Visitors come in by the first one, which hands them on.
         told[f"{prefix}API_KEY_FILE"] = "/run/secrets/api_key"
+        told[f"{prefix}TOKEN_KEY_FILE"] = "/run/secrets/token_key"
         told[f"{prefix}RECORDING_DIR"] = "/data/recordings"
         return {
             **entry,
-            "secrets": ["api_key", *entry["secrets"]],
+            "secrets": ["api_key", *entry["secrets"], "token_key"],
             "volumes": ["recordings:/data"],
         }
     told[f"{prefix}PROFILE"] = "${PROFILE:-default}"
@@ -122,7 +123,9 @@ def _further(service: str, name: str, *, gpus: bool) -> dict[str, Any]:
         told["HOME"] = "/tmp"
         told[f"{prefix}KV_CACHE_FRACTION"] = "${LLM_KV_CACHE_FRACTION:-0.3}"
         entry["volumes"] = ["${CHECKPOINT:?a folder with a checkpoint}:/models/llm:ro"]
-        entry |= {"ipc": "host", "ulimits": {"memlock": -1, "stack": 67108864}}
+        # What it compiles for the GPU is loaded from there.
+        entry |= {"tmpfs": ["/tmp:exec"], "ipc": "host"}
+        entry["ulimits"] = {"memlock": -1, "stack": 67108864}
     return entry
 
 
