@@ -57,8 +57,8 @@ def _nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         raise BeganError
 
     monkeypatch.setattr(up, "chosen_bundles", begin)
-    for name in ("API_KEY", "API_KEY_FILE", "ACCESS_FILE", "CONFIG"):
-        monkeypatch.delenv(f"VISAVIS_GATEWAY_{name}", raising=False)
+    for name in [name for name in os.environ if name.startswith("VISAVIS_GATEWAY_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +119,58 @@ def test_who_would_be_reached_without_a_key_is_told_at_once(
     assert isinstance(error, wanted), error
     if wanted is SettingsError:
         assert "0.0.0.0" in str(error) and "--api-key-file" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "place"),
+    [
+        ([], {}, ("127.0.0.2", 9000)),
+        ([], {"HOST": "127.0.0.3"}, ("127.0.0.3", 9000)),
+        (["--port", "9002"], {"HOST": "127.0.0.3", "PORT": "9001"}, ("127.0.0.3", 9002)),
+        (["--host", "127.0.0.4"], {"PORT": "9001"}, ("127.0.0.4", 9001)),
+    ],
+)
+def test_the_pages_place_is_a_setting_like_others(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    flags: list[str],
+    environment: dict[str, str],
+    place: tuple[str, int],
+) -> None:
+    asked: list[tuple[str, int]] = []
+    monkeypatch.setattr(up, "check_listening", lambda *place: asked.append(place))
+    file = tmp_path / "visavis.toml"
+    file.write_text("[gateway]\nhost = '127.0.0.2'\nport = 9000\n")
+    variables = {f"VISAVIS_GATEWAY_{name}": value for name, value in environment.items()}
+    for where, more in (({}, ["--config", str(file)]), ({"VISAVIS_GATEWAY_CONFIG": str(file)}, [])):
+        command = ["up", "--logs", str(tmp_path / "logs"), *more, *flags]
+        error = CliRunner(env=variables | where).invoke(app, command).exception
+        assert isinstance(error, BeganError), error
+    assert asked == [place, place]
+
+
+@pytest.mark.parametrize(
+    ("told", "environment", "said"),
+    [
+        ("[gateway]\nport = 'nine'\n", {}, "[gateway] port: not from 0 to 65535: 'nine'"),
+        ("[gateway]\nhost = 8\n", {}, "[gateway] host: no address: 8"),
+        ("[tts]\nprofile = 'tiny'\n", {}, "[tts] profile: tiny, but all services of a stack"),
+        ("", {"VISAVIS_LLM_PROFILE": "edge"}, "take it away, or give --profile edge"),
+    ],
+)
+def test_a_setting_that_a_stack_cannot_have_is_told_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    told: str,
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    monkeypatch.setattr(up, "check_listening", lambda *place: None)
+    file = tmp_path / "visavis.toml"
+    file.write_text(told)
+    command = ["up", "--config", str(file), "--logs", str(tmp_path / "logs")]
+    error = CliRunner(env=environment).invoke(app, command).exception
+    assert isinstance(error, SettingsError) and said in str(error), error
 
 
 # ------------------------------------------------------------ what ends it

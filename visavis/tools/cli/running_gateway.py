@@ -15,10 +15,10 @@ from visavis.client import GatewayClient
 from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
 from visavis.tools.cli.models import pull_profile
-from visavis.tools.cli.up import gateway_section, stack_arguments, token_key
+from visavis.tools.cli.up import section_of, stack_arguments, token_key
 from visavis.tools.stack.control import starts_here
 from visavis.tools.stack.process import log_dir
-from visavis.tools.stack.supervisor import SERVICES, Stack, StackOptions
+from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
 
 ApiKey: TypeAlias = Annotated[
     str,
@@ -105,13 +105,13 @@ async def running_gateway(
         if await _comes(client, SERVICES):
             yield client
             return
-    pull_profile(profile, console)
     arguments = stack_arguments(profile, config)
+    pull_profile(profile, console)
     for name, more in (flags or {}).items():
         arguments[name] += more
     options = StackOptions(
         log_dir=log_dir() / command,
-        token_key=token_key(gateway_section(config)),
+        token_key=token_key(section_of(GATEWAY, config)),
         arguments=arguments,
         replicas=replicas or {},
     )

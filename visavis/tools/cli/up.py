@@ -59,6 +59,7 @@ from visavis.tools.stack.supervisor import (
 )
 
 _SELF_SIGNED = "--tls-self-signed"
+_HOST, _PORT = "127.0.0.1", 8080
 _REFRESH_S = 1.0
 _LOOK_S = 0.2
 _STARTING = "Starting the bus, four services and the gateway …"
@@ -89,16 +90,25 @@ def up(
         str, typer.Option(help="Set of weights: edge, tiny, default or better.")
     ] = "default",
     host: Annotated[
-        str,
+        str | None,
         typer.Option(
+            envvar="VISAVIS_GATEWAY_HOST",
+            show_default=_HOST,
             help="Address of the page; other than loopback needs a key, and https (--tls-…) for "
-            "the microphone."
+            "the microphone.",
         ),
-    ] = "127.0.0.1",
+    ] = None,
     port: Annotated[
-        int,
-        typer.Option(min=0, max=65535, metavar="PORT", help="Port of the page; 0: any free one."),
-    ] = 8080,
+        int | None,
+        typer.Option(
+            envvar="VISAVIS_GATEWAY_PORT",
+            show_default=str(_PORT),
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Port of the page; 0: any free one.",
+        ),
+    ] = None,
     api_key: Annotated[
         str,
         typer.Option(
@@ -162,7 +172,8 @@ def up(
     counts = replica_counts(replicas)
     if api_key_file is not None and not api_key:
         secret_in(api_key_file, "--api-key-file")  # what is wrong with it is told at once
-    told = gateway_section(config)
+    told = section_of(GATEWAY, config)
+    host, port = _listening_at(host, port, told)
     if not (api_key or api_key_file is not None or is_loopback(host)):
         _check_exposure(host, told)
     console = output_console(file=cast(TextIO, _Lasting(sys.stdout)))
@@ -356,17 +367,47 @@ def token_key(told: Mapping[str, Any]) -> str:
     return "" if {"token_key", "token_key_file"} & told.keys() else new_token_key()
 
 
-def gateway_section(config: Path | None) -> dict[str, Any]:
-    """What a stack's file tells its gateways. Raises SettingsError where it is not in order."""
-    if config is None:
+def section_of(name: str, config: Path | None) -> dict[str, Any]:
+    """What a stack's file tells one of its services, or its gateways; None: the file that the
+    environment names to them, if any. Raises SettingsError where it is not in order.
+    """
+    named = config or os.environ.get(f"{env_prefix(name)}CONFIG")
+    if not named:
         return {}
     try:
-        told = tomllib.loads(config.read_text(encoding="utf-8")).get(GATEWAY)
+        told = tomllib.loads(Path(named).read_text(encoding="utf-8")).get(name)
     except OSError as error:
-        raise SettingsError(f"--config: cannot read {config}: {error.strerror}") from None
+        raise SettingsError(f"--config: cannot read {named}: {error.strerror}") from None
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"--config: {config} is not TOML: {error}") from None
+        raise SettingsError(f"--config: {named} is not TOML: {error}") from None
     return told if isinstance(told, dict) else {}
+
+
+def _listening_at(host: str | None, port: int | None, told: Mapping[str, Any]) -> tuple[str, int]:
+    """Where the page is to be, which the gateways' section may tell. Raises SettingsError."""
+    found_host = told.get("host", _HOST) if host is None else host
+    found_port = told.get("port", _PORT) if port is None else port
+    if not isinstance(found_host, str):
+        raise SettingsError(f"--config: [gateway] host: no address: {found_host!r}")
+    if not isinstance(found_port, int) or not 0 <= found_port <= 65535:
+        raise SettingsError(f"--config: [gateway] port: not from 0 to 65535: {found_port!r}")
+    return found_host, found_port
+
+
+def _check_profile(profile: str, config: Path | None) -> None:
+    """Raises SettingsError where a service is told another one than the stack is of."""
+    for name in SERVICES:
+        variable = f"{env_prefix(name)}PROFILE"
+        told = {
+            variable: os.environ.get(variable),
+            f"[{name}] profile": section_of(name, config).get("profile"),
+        }
+        for setting, value in told.items():
+            if value and value != profile:
+                raise SettingsError(
+                    f"{setting}: {value}, but all services of a stack have one profile, which is "
+                    f"{profile} here: take it away, or give --profile {value}"
+                )
 
 
 def _check_exposure(host: str, told: Mapping[str, Any]) -> None:
@@ -375,10 +416,10 @@ def _check_exposure(host: str, told: Mapping[str, Any]) -> None:
     It would say so itself, once everything else had been started.
     """
     prefix = env_prefix(GATEWAY)
-    in_environment = any(os.environ.get(f"{prefix}{name}") for name in ("ACCESS_FILE", "CONFIG"))
-    if not in_environment and not {"api_key", "api_key_file", "access_file"} & told.keys():
+    in_file = {"api_key", "api_key_file", "access_file"} & told.keys()
+    if not in_file and not os.environ.get(f"{prefix}ACCESS_FILE"):
         raise SettingsError(
-            f"--host: {host} can be reached from other machines, so an API key is needed: give one "
+            f"host: {host} can be reached from other machines, so an API key is needed: give one "
             f"with --api-key-file, {prefix}API_KEY or an access_file in the --config, or listen on "
             "127.0.0.1"
         )
@@ -390,7 +431,8 @@ def stack_arguments(
     answers: Path | None = None,
     knowledge: Path | None = None,
 ) -> dict[str, list[str]]:
-    """Flags of each process of a stack that runs `profile`."""
+    """Flags of each process of a stack that runs `profile`. Raises SettingsError."""
+    _check_profile(profile, config)
     shared = ["--config", str(config.resolve())] if config else []
     arguments = {name: [*shared, "--profile", profile] for name in SERVICES}
     arguments[GATEWAY] = [*shared, *(["--answers", str(answers.resolve())] if answers else [])]
