@@ -29,7 +29,7 @@ from visavis.bundles.store import profile
 from visavis.serving.admission.probes import MachineTime
 from visavis.serving.authentication.access import Access
 from visavis.serving.authentication.channel import ServiceChannel
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import SETTINGS_EXIT_STATUS, VisavisError
 from visavis.tools.stack import process, restarter, supervisor, tether
 from visavis.tools.stack.nats_server import NatsServer, free_port
 from visavis.tools.stack.plain_service import plain_service
@@ -103,6 +103,35 @@ async def test_what_keeps_dying_is_named_with_the_end_of_its_log(
     with pytest.raises(VisavisError, match=r"gateway cannot be started(.|\n)*nonsense"):
         async with Stack(StackOptions(tmp_path, programs=programs, arguments=arguments)) as stack:
             pytest.fail(f"started {stack.children}")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder that root cannot write in")
+async def test_where_no_log_can_be_written_a_stack_begins_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "wrong.py").write_text(f"import sys; sys.exit({SETTINGS_EXIT_STATUS})")
+    options = StackOptions(Path("/proc/self"), programs={supervisor.GATEWAY: ["wrong"]})
+    with pytest.raises(VisavisError) as told:
+        async with Stack(options) as stack:
+            pytest.fail(f"started {stack.children}")
+    why = f"it ended with status {SETTINGS_EXIT_STATUS}"
+    assert str(told.value) == f"gateway cannot be started: {why}", "it came so far"
+
+
+async def test_an_older_log_is_not_told_as_that_of_a_start_without_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(process, "open_log", refuse)
+    (tmp_path / "quiet.log").write_text("an older trouble\n")
+    child = Child("quiet", [sys.executable, "-c", ""], tmp_path)
+    child.start()
+    assert await child.wait() == 0
+    assert child.log_tail() == ""
 
 
 async def test_wrong_settings_are_told_at_once_and_not_tried_again(

@@ -114,6 +114,8 @@ class NatsProcess(Child):
         """Folder of what it is to keep, and no other server; None: it keeps nothing."""
         self.users: Path | None = None
         """Its configuration of who may say what; None: everybody may say everything."""
+        self.ports_dir = log_dir
+        """Folder in which the server says at its first start what it listens on."""
         self.monitored = False
         """Whether it is to tell its figures over HTTP."""
         self.monitoring_url = ""
@@ -137,7 +139,7 @@ class NatsProcess(Child):
         if self.monitored:
             command += ["-m", "-1"]
         if not self.port:
-            command += ["--ports_file_dir", str(self.log_path.parent)]
+            command += ["--ports_file_dir", str(self.ports_dir)]
         return command
 
     def ports_file(self) -> Path:
@@ -145,7 +147,7 @@ class NatsProcess(Child):
 
         Raises psutil.Error or LookupError where it does not run, or not yet.
         """
-        return self.log_path.parent / f"{nats_server_binary().name}_{self.started().pid}.ports"
+        return self.ports_dir / f"{nats_server_binary().name}_{self.started().pid}.ports"
 
     async def beats(self) -> bool:
         """Whether it greets a client: one that is frozen lets it connect and says nothing."""

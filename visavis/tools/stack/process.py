@@ -84,7 +84,8 @@ class Child:
         self.log_path = log_dir / f"{name}.log"
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self._log_start_bytes = 0
+        self._log_start_bytes: int | None = None
+        """Where in its log that of the newest start begins; None: it has none."""
         self._heart: int | None = None
 
     @property
@@ -223,10 +224,11 @@ class Child:
             self._log_start_bytes = 0
 
     def log_tail(self) -> str:
-        """The end of what the newest start has logged, for an error message."""
-        if not self.log_path.is_file():
-            return ""
-        logged = self.log_path.read_bytes()[self._log_start_bytes :]
+        """The end of what the newest start has logged, for an error message; "" without a log."""
+        logged = b""
+        if self._log_start_bytes is not None:
+            with contextlib.suppress(OSError):
+                logged = self.log_path.read_bytes()[self._log_start_bytes :]
         return logged[-_TAIL_BYTES:].decode(errors="replace").strip()
 
     def _send(self, number: signal.Signals) -> None:
@@ -253,6 +255,7 @@ class Child:
     def _open_log(self) -> IO[bytes]:
         """The log's end, or our own standard error where it cannot be written: folders move
         and disks fill up, and a process without a log is better than none."""
+        self._log_start_bytes = None
         try:
             file = open_log(self.log_path)
         except OSError as error:

@@ -222,7 +222,9 @@ class Stack:
     async def _open_bus(self) -> Bus:
         """Start nats-server, which knows the users of `keys` alone. Raises VisavisError."""
         self._bus_folder = folder = private_folder(self.options.log_dir)
-        self._nats.process.storage, self._nats.process.users = folder / "kept", folder / USERS_FILE
+        bus = self._nats.process
+        # The folder for logs may be one that we cannot write in.
+        bus.storage, bus.users, bus.ports_dir = folder / "kept", folder / USERS_FILE, folder
         try:
             self._folder_held = hold_folder(folder)
             write_private(folder / USERS_FILE, users_config(self.keys.passwords))
@@ -492,4 +494,5 @@ class Stack:
 
 def _complaint(child: Child, what: str) -> str:
     why = f": it {child.ended}" if child.ended else ""
-    return f"{child.name} {what}{why}; the end of {child.log_path}:\n{child.log_tail()}"
+    tail = child.log_tail()
+    return f"{child.name} {what}{why}" + (f"; the end of {child.log_path}:\n{tail}" if tail else "")
