@@ -22,6 +22,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.full_disk import limited_files
 from tests.gateway.conftest import until
 from tests.llm.http_server import Exchange, HttpServer
 from tests.stack.conftest import Run
@@ -482,6 +483,25 @@ async def test_a_log_that_has_become_long_begins_anew(
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
         await child.stop()
+
+
+async def test_a_log_for_which_there_is_no_room_twice_stays_and_is_not_tried_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(process, "_LONGEST_LOG_BYTES", 4000)
+    child = Child("talker", [sys.executable, "-c", "print('much ' * 1000)"], tmp_path)
+    child.start()
+    assert await child.wait() == 0
+    log, before = child.log_path, tmp_path / "talker.log.1"
+    with limited_files(1000):
+        child.shorten_log()
+    child.shorten_log()
+    assert log.read_text() == "much " * 1000 + "\n"
+    assert not before.exists(), "half of a copy fills the disk"
+    with log.open("a") as file:
+        file.write("more " * 800)
+    child.shorten_log()
+    assert log.stat().st_size == 0 and before.read_text().endswith("more " * 800)
 
 
 COMPUTES_THEN_FREEZES = """

@@ -86,6 +86,8 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start_bytes: int | None = None
         """Where in its log that of the newest start begins; None: it has none."""
+        self._kept_bytes = 0
+        """How long the log was as it could not be begun anew."""
         self._heart: int | None = None
 
     @property
@@ -211,17 +213,24 @@ class Child:
 
     def shorten_log(self) -> None:
         """A log that has become long begins anew; what it held lies beside it, as `….log.1`, in the
-        place of what lay there. A line that comes in that very moment may be lost.
+        place of what lay there. A line that comes in that very moment may be lost. Where the disk
+        has no room for both, it grows by as much again before the next try.
         """
-        with contextlib.suppress(OSError):  # as where there can be no log
-            if self.log_path.stat().st_size < _LONGEST_LOG_BYTES:
-                return
-            before = self.log_path.with_name(f"{self.log_path.name}.1")
+        size_bytes = _size_bytes(self.log_path)
+        if self._log_start_bytes is None or size_bytes - self._kept_bytes < _LONGEST_LOG_BYTES:
+            return
+        before = self.log_path.with_name(f"{self.log_path.name}.1")
+        try:
             with self.log_path.open("rb") as log_file, open_log(before) as kept:
                 kept.truncate(0)
                 shutil.copyfileobj(log_file, kept)
             os.truncate(self.log_path, 0)  # it is appended to: what comes next is at its beginning
-            self._log_start_bytes = 0
+        except OSError:
+            self._kept_bytes = size_bytes
+            with contextlib.suppress(OSError):
+                before.unlink()
+        else:
+            self._log_start_bytes = self._kept_bytes = 0
 
     def log_tail(self) -> str:
         """The end of what the newest start has logged, for an error message; "" without a log."""
@@ -271,6 +280,14 @@ class Child:
             self._heart = None
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
+
+
+def _size_bytes(path: Path) -> int:
+    """0 where there is no such file."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 async def _may_have_ended(pid: int) -> None:
