@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from pathlib import Path
 
 import httpx
 import pytest
 from pypi_simple import PYPI_SIMPLE_ENDPOINT
 
-from tests.bundles.store.registry import Registry
+from tests.bundles.store.registry import Fault, Registry
 from visavis.bundles.store.manifest import Archive
 from visavis.bundles.store.pulling.sources import remote
 from visavis.bundles.store.pulling.sources.npm import PUBLIC_REGISTRY, NpmSettings, parse_npmrc
@@ -28,6 +29,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         "NPM_CONFIG_USERCONFIG",
         "no_proxy",
         "NO_PROXY",
+        "NETRC",
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
@@ -76,6 +78,34 @@ def test_a_trusted_host_is_reached_by_the_proxy_as_any_other(
     )
     with open_client(pip) as client, pytest.raises(httpx.ProxyError, match="501"):
         client.get("https://files.pythonhosted.test/weights")
+
+
+@pytest.mark.parametrize(
+    ("netrc", "login", "token", "shown"),
+    [
+        ("machine 127.0.0.1 login ear password drum", "", "", "ear:drum"),
+        ("machine 127.0.0.1 login ear password drum", "eye:ball@", "", "eye:ball"),
+        ("machine 127.0.0.1 login ear password drum", "", "Bearer x", "Bearer x"),
+        ("machine other.test login ear password drum", "", "", ""),
+        ("default login ear password drum", "", "", ""),
+        ("machine 127.0.0.1 login ear passwort drum", "", "", ""),
+        (None, "", "", ""),
+    ],
+)
+def test_an_index_is_shown_the_login_that_pip_has_for_it_in_netrc(
+    registry: Registry, tmp_path: Path, netrc: str | None, login: str, token: str, shown: str
+) -> None:
+    if netrc is not None:
+        (tmp_path / ".netrc").write_text(netrc)
+    registry.add("/led/here", b"weights")
+    away = Fault(status=302, led_to=f"{registry.url}/led/here")
+    registry.add("/files", b"").faults = [away]
+    url = registry.url.replace("//", f"//{login}") + "/files"
+    with open_client(PipSettings()) as client:
+        answer = client.get(url, headers={"Authorization": token} if token else {})
+    assert answer.content == b"weights"
+    basic = f"Basic {b64encode(shown.encode()).decode()}" if ":" in shown else shown
+    assert [asked.authorization for asked in registry.asked] == [basic, basic]
 
 
 def test_a_proxy_that_cannot_be_used_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import netrc
 import os
 import random
 import ssl
 import subprocess
 import sys
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -196,11 +198,18 @@ def retryable(status: int) -> bool:
 
 
 def open_client(pip: PipSettings) -> httpx.Client:
-    """A client with pip's certificate, proxy and trusted hosts, else the environment's.
+    """A client with pip's certificate, proxy and trusted hosts, else the environment's, and as pip
+    with the logins of the user's netrc file.
 
     Raises ModelStoreError for a certificate that cannot be read, or a proxy that is none.
     """
-    verify = _tls(pip.cert)
+    verify, logins = _tls(pip.cert), _logins()
+
+    def show_login(request: httpx.Request) -> None:
+        # Each time anew: the host may be another one that the first has led to.
+        if "Authorization" not in request.headers and request.url.host in logins:
+            request.headers["Authorization"] = logins[request.url.host]
+
     try:
         # httpx takes trust per mounted host, as pip's trusted-host means it.
         mounts: dict[str, httpx.BaseTransport | None] = {
@@ -214,12 +223,27 @@ def open_client(pip: PipSettings) -> httpx.Client:
             timeout=_TIMEOUT,
             follow_redirects=True,
             headers={"User-Agent": "visavis"},
+            event_hooks={"request": [show_login]},
         )
     except (ValueError, ImportError, httpx.InvalidURL) as error:
         raise ModelStoreError(
             f"the proxy cannot be used ({error}): correct pip's `proxy` option, or HTTPS_PROXY and "
             "ALL_PROXY of the environment"
         ) from error
+
+
+def _logins() -> dict[str, str]:
+    """Headers that show the logins of the user's netrc file, by host.
+
+    None where the file is missing or malformed. Its `default` is left out: every public host would
+    be told it.
+    """
+    try:
+        hosts = netrc.netrc(os.environ.get("NETRC") or os.path.expanduser("~/.netrc")).hosts
+    except (OSError, ValueError, netrc.NetrcParseError):
+        return {}
+    told = {host: f"{login or account}:{key}" for host, (login, account, key) in hosts.items()}
+    return {host: f"Basic {b64encode(login.encode()).decode()}" for host, login in told.items()}
 
 
 def _proxy_to(host: str, pip: PipSettings) -> str | None:
