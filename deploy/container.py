@@ -1,10 +1,12 @@
-"""What a container of the image does beside the service itself: starts it, tells its health, and
-brings weights.
+"""What a container of the image does beside the service itself: starts it, tells its health,
+brings weights and compiles them.
 
     container.py serve [FLAG ...]     the service that SERVICE names, in this process
     container.py health               status 0 where it serves
     container.py pull SERVICE PROFILE what SERVICE needs of a profile's weights
     container.py wait                 until what SERVICE needs of its profile is there
+    container.py plans DEVICE         compiles for the device what has plans of the profiles of asr,
+                                      tts and face, once it is there
     container.py buckets URL N NAME ...  until it is told to end: the bus at URL has these object
                                       stores, each on N of its servers
 """
@@ -13,10 +15,15 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from visavis.bundles.store.manifest import BundleManifest
 
 _TIMEOUT_S = 4.0
 _LOOK_EVERY_S = 2.0
@@ -86,11 +93,31 @@ def pull(arguments: Sequence[str]) -> None:
 
 def wait(_: Sequence[str]) -> None:
     """Return once every bundle of this service's profile is ready."""
+    _once_here(os.environ["SERVICE"])
+
+
+def plans(arguments: Sequence[str]) -> None:
+    """Compile what the services have recipes for; what is there and fresh costs nothing.
+
+    Of language models TensorRT-LLM compiles its own.
+    """
+    from visavis.bundles.store.catalogue import default_catalog
+
+    (device,) = arguments
+    shipped = [m for m in default_catalog().readable()[0] if m.shipped is not None]
+    wanted = [m for service in ("asr", "tts", "face") for m in _once_here(service)]
+    for name in dict.fromkeys(m.name for m in (*wanted, *shipped) if m.plans):
+        command = [sys.executable, "-m", "visavis", "engine", "build", name, "--device", device]
+        subprocess.run(command, check=True)
+
+
+def _once_here(service: str) -> list[BundleManifest]:
+    """The bundles of a service's profile, once every one is ready."""
     from visavis.bundles.store.catalogue import default_catalog, default_model_dir
     from visavis.bundles.store.choice import settled_profile
     from visavis.bundles.store.installed import State, inspect
 
-    service, folder = os.environ["SERVICE"], default_model_dir()
+    folder = default_model_dir()
     profile = os.environ.get(f"VISAVIS_{service.upper()}_PROFILE", "default")
     while True:
         catalog = default_catalog()
@@ -100,7 +127,7 @@ def wait(_: Sequence[str]) -> None:
             m.name for m in manifests if inspect(m, m.folder(folder)).state is not State.READY
         ]
         if not missing:
-            return
+            return manifests
         sys.stderr.write(f"waiting for {', '.join(missing)} in {folder}\n")
         time.sleep(_LOOK_EVERY_S)
 
@@ -151,6 +178,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "health": health,
     "pull": pull,
     "wait": wait,
+    "plans": plans,
     "buckets": buckets,
 }
 
