@@ -24,6 +24,7 @@ from gateway.api.choices import (
     TypedText,
     WelcomeText,
 )
+from gateway.playout.sinks.descriptions import LONGEST_SDP
 from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.recording import RecordingPhase, Scope
 from visavis.styles import STYLES
@@ -199,7 +200,7 @@ class Offer(Body):
     Without the latter where the client draws the face.
     """
 
-    sdp: str = Field(min_length=1, max_length=200_000)
+    sdp: str = Field(min_length=1, max_length=LONGEST_SDP)
     type: Literal["offer"]
     role: Literal["speaker", "viewer"] = "viewer"
     drawn_by: DrawnBy | None = Field(

@@ -20,9 +20,10 @@ from gateway.live.push.failure import PushError
 from gateway.live.push.flow import Figures
 from gateway.live.sdp import SDP
 from gateway.playout.pacing import VIDEO_TIME_BASE
+from gateway.playout.sinks.descriptions import LONGEST_SDP, bounded, negotiated_codec
 from gateway.playout.sinks.ice import IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
-from gateway.playout.sinks.webrtc import configuration, negotiated_codec
+from gateway.playout.sinks.webrtc import configuration
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.trust import client_context
 from visavis.wire.media import VideoCodec
@@ -33,7 +34,6 @@ _LOOK_S = 0.5
 # Whoever receives tells how it does once a second or so; ICE itself notices after half a minute.
 _SILENT_S = 6.0
 _REDIRECTS = 3
-_LONGEST_ANSWER = 200_000
 # What may be otherwise in a moment; all other refusals stand.
 _TRY_AGAIN = {408, 409, 425, 429}
 
@@ -166,7 +166,7 @@ class WhipPush:
             raise PushError(f"the endpoint answers {told.status_code}", permanent=permanent)
         resource = self._named(told)
         self._resource = "" if resource == str(told.url) else resource
-        if len(answer) > _LONGEST_ANSWER:
+        if len(answer) > LONGEST_SDP:
             raise PushError("the endpoint's answer is too long")
         return answer.decode(errors="replace")
 
@@ -183,6 +183,10 @@ class WhipPush:
         return str(wanted) if location and same else ""
 
     async def _accept(self, sdp: str) -> None:
+        try:
+            sdp = bounded(sdp)
+        except InvalidInputError as error:
+            raise PushError(f"the endpoint's answer is not read: {error}") from None
         try:
             if negotiated_codec(sdp) is not VideoCodec.H264:
                 raise InvalidInputError("no H.264")
@@ -201,7 +205,7 @@ async def _beginning_of(told: httpx.Response) -> bytes:
     said = bytearray()
     async for piece in told.aiter_raw():
         said += piece
-        if len(said) > _LONGEST_ANSWER:
+        if len(said) > LONGEST_SDP:
             break
     return bytes(said)
 

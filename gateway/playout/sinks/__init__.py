@@ -1,6 +1,7 @@
 """Where sound and pictures go, each in its own format.
 
 `webrtc`: browsers, whose microphone comes back.
+`descriptions`: what they tell of themselves (SDP), bounded.
 `ice`: the servers by which they and we find each other.
 `tracks`: packets on their way to one of them, and which sound belongs to which picture.
 `broadcast`: viewers on a WebSocket.

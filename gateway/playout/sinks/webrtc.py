@@ -38,6 +38,7 @@ from gateway.playout.pacing import VIDEO_TIME_BASE
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.blendshapes import records_of
+from gateway.playout.sinks.descriptions import bounded, negotiated_codec
 from gateway.playout.sinks.ice import ICE_USER, IceServer
 from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sound import OpusEncoder
@@ -70,8 +71,8 @@ _LOOK_EVERY_S = 2.0
 # Lost packets come in rows, and rows in evenings: for so long after one, sound is sent twice.
 _LOSSY_S = 30.0
 
-# Each candidate is tried from every address of ours, and every section gets parts of its own.
-_MOST_LINES = {"a=candidate:": 100, "m=": 8, "a=rtpmap:": 400, "a=ssrc": 200}
+_MOST_LATER = 100
+"""Candidates since the offer: each is tried from every address of ours."""
 
 # Browsers that were not allowed the microphone give names in place of their addresses (mDNS), which
 # mean nothing beyond their network; and once it is told that all candidates are known, aioice gives
@@ -80,8 +81,6 @@ _HIDDEN = ".local"
 _UNUSED = re.compile(
     r"^a=(?:end-of-candidates|candidate:(?:\S+ ){4}\S+\.local )[^\r\n]*(?:\r?\n|\Z)", re.M
 )
-
-_MIME_TYPES = {"video/h264": VideoCodec.H264, "video/vp8": VideoCodec.VP8}
 
 
 class Peer:
@@ -149,14 +148,11 @@ class Peer:
         """SDP and type that answer a browser's offer. Raises InvalidInputError."""
         if kind != "offer":
             raise InvalidInputError(f"type: {kind[:20]!r} is not 'offer'")
+        sdp = bounded(sdp)
         kinds = ("audio", "video") if self.codec else ("audio",)
         if not all(re.search(f"^m={kind} ", sdp, re.M) for kind in kinds):
             needed = " and ".join(f"one {kind}" for kind in kinds)
             raise InvalidInputError(f"sdp: the offer needs {needed} section")
-        for line, most in _MOST_LINES.items():
-            count = len(re.findall(f"^{line}", sdp, re.M))
-            if count > most:
-                raise InvalidInputError(f"sdp: {count} lines of {line} are more than {most}")
         if self.role != "publisher":
             self._add_tracks()
         self._pc.on("connectionstatechange", self._state_changed)
@@ -191,9 +187,8 @@ class Peer:
         if ufrag and known and ufrag not in known:
             raise InvalidInputError("ice-ufrag: ICE is not restarted here; offer anew")
         found = [candidate for candidate in candidates if not candidate.ip.endswith(_HIDDEN)]
-        most = _MOST_LINES["a=candidate:"]
-        if self._told_later + len(found) > most:
-            raise InvalidInputError(f"candidate: more than {most} since the offer")
+        if self._told_later + len(found) > _MOST_LATER:
+            raise InvalidInputError(f"candidate: more than {_MOST_LATER} since the offer")
         self._told_later += len(found)
         try:
             for candidate in found:
@@ -547,15 +542,3 @@ def _preferred_codecs() -> list[Any]:
         return {"video/h264": 0, "video/vp8": 1}.get(name, 2)
 
     return sorted((c for c in known if rank(c) < 2 or c.mimeType.endswith("rtx")), key=rank)
-
-
-def negotiated_codec(sdp: str) -> VideoCodec:
-    """Codec of the first payload type of the video section. Raises InvalidInputError."""
-    section = sdp.partition("m=video ")[2].partition("\nm=")[0]
-    if section:
-        payload_type = section.split()[2]
-        found = re.search(rf"^a=rtpmap:{payload_type} ([^/\s]+)/", section, re.M)
-        codec = _MIME_TYPES.get(f"video/{found[1].lower()}") if found else None
-        if codec is not None:
-            return codec
-    raise InvalidInputError("sdp: neither H264 nor VP8 is offered for the video")

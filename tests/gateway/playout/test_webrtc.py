@@ -351,6 +351,33 @@ async def test_a_bad_offer_is_explained(client: GatewayClient, session: GatewayS
         assert refusal.value.code == "invalid_input"
 
 
+_CANDIDATE = ("a=candidate:", "1 1 udp 1 203.0.113.1 2000 typ host")
+
+
+@pytest.mark.parametrize(
+    ("begins", "goes_on", "end"),
+    [
+        *((*_CANDIDATE, end) for end in ("\r\n", "\n", "\r", "\x0b", "\u2028")),
+        ("m=", "audio 9 A 96", "\r\n"),
+        ("a=rtpmap:", "96 VP8/90000", "\r\n"),
+        ("a=rtcp-fb:", "* nack", "\r\n"),
+        ("a=fmtp:", "96 x=1", "\r\n"),
+    ],
+)
+async def test_an_offer_of_too_many_lines_is_refused_whatever_ends_them(
+    client: GatewayClient, session: GatewaySession, begins: str, goes_on: str, end: str
+) -> None:
+    path, media_type = f"/v1/sessions/{session.id}", {"Content-Type": "application/sdp"}
+    sdp = "m=audio 9 A 96\r\nm=video 9 A 96\r\n" + 400 * f"{begins}{goes_on}{end}"
+    for refused, words in ((sdp, f"lines of {begins}"), (sdp + 200_000 * " ", "characters")):
+        with pytest.raises(GatewayError, match=words) as refusal:
+            await client.call("POST", f"{path}/whep", content=refused, headers=media_type)
+        assert refusal.value.code == "invalid_input"
+    with pytest.raises(GatewayError, match=f"lines of {begins}") as refusal:
+        await client.call("POST", f"{path}/webrtc", json={"sdp": sdp, "type": "offer"})
+    assert refusal.value.code == "invalid_input"
+
+
 async def _another_signature(self: Any, packets: Any, urgent: bool) -> None: ...
 
 
