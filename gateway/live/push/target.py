@@ -151,7 +151,7 @@ class Target:
             self.error = "an internal error"
         finally:
             lived_s, self._live_since_s, self._push = self.live_s, None, None
-            await push.close()
+            await _close(push)
         log.info("broadcast %s to %s: %s", self.name, self.address.shown, self.error)
         return lived_s, hopeless
 
@@ -170,3 +170,11 @@ class Target:
     def _end(self, phase: Phase, how: Literal["stopped", "refused", "given_up"]) -> None:
         metrics.broadcasts_ended.labels(self.address.kind, how).inc()
         self._enter(phase)
+
+
+async def _close(push: Push) -> None:
+    """Where a connection was half made by what a server told, it may not even close in order."""
+    try:
+        await push.close()
+    except Exception:
+        log.exception("the connection of a broadcast did not close in order")

@@ -7,6 +7,7 @@ import contextlib
 import re
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -106,6 +107,8 @@ class WhipEndpoint:
     def __init__(self, token: str, port: int = 0) -> None:
         """port: 0: a free one."""
         self.location = "/resource/1"
+        self.told: Callable[[str], str] = lambda sdp: sdp
+        """What is answered in the place of the right answer."""
         self.received: Any = Received()
         self.offers: list[str] = []
         self.deleted = 0
@@ -153,7 +156,7 @@ class WhipEndpoint:
         await pc.setRemoteDescription(RTCSessionDescription(self.offers[-1], "offer"))
         await pc.setLocalDescription(await pc.createAnswer())
         headers = {"Location": self.location}
-        return Response(pc.localDescription.sdp, 201, headers, "application/sdp")
+        return Response(self.told(pc.localDescription.sdp), 201, headers, "application/sdp")
 
     async def _delete(self, request: Request) -> Response:
         self.deleted += 1

@@ -6,9 +6,11 @@ import asyncio
 import gzip
 import re
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from gateway.background import Background
 from gateway.edge import self_signed
@@ -23,6 +25,7 @@ from gateway.live.rtmp.chunks import COMMAND, COMMAND_AMF3, PICTURE, Message, ch
 from gateway.live.rtmp.client import RtmpPublisher
 from tests.fakes import ManualClock
 from tests.gateway.conftest import until
+from tests.gateway.live.peers import WhipEndpoint
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.trust import client_context
 
@@ -214,6 +217,43 @@ async def test_an_answer_without_an_end_is_not_read_to_its_end(packed: bool) -> 
         with pytest.raises(PushError, match="not take H.264" if packed else "answer is too long"):
             await push.open()
         await push.close()
+
+
+@pytest_asyncio.fixture
+async def endpoint() -> AsyncIterator[WhipEndpoint]:
+    endpoint = WhipEndpoint("key")
+    await endpoint.start()
+    yield endpoint
+    await endpoint.stop()
+
+
+async def test_an_answer_of_too_many_lines_is_not_read(endpoint: WhipEndpoint) -> None:
+    endpoint.told = lambda sdp: sdp + 500 * "a=rtcp-fb:* nack\r\n"
+    push = WhipPush(parse(endpoint.url, "key"), Figures(), _nothing, [])
+    with pytest.raises(PushError, match="lines of a=rtcp-fb: are more"):
+        await push.open()
+    await push.close()
+
+
+async def test_a_connection_that_does_not_close_in_order_is_made_again_like_others(
+    monkeypatch: pytest.MonkeyPatch, endpoint: WhipEndpoint
+) -> None:
+    async def accept_and_lose(push: WhipPush, sdp: str) -> None:
+        await accept(push, sdp)
+        raise PushError("lost")
+
+    accept = WhipPush._accept
+    monkeypatch.setattr(WhipPush, "_accept", accept_and_lose)
+    endpoint.told = lambda sdp: sdp.replace("BUNDLE ", "BUNDLE nobody ")
+    background = Background()
+    broadcasts = Broadcasts(
+        ManualClock(), background.run, _nothing, _nothing, lambda target: None, list
+    )
+    target = broadcasts.start(parse(endpoint.url, "key"))
+    await until(lambda: target.phase is Phase.WAITING or background.failed.is_set())
+    assert target.error == "lost" and not background.failed.is_set()
+    await broadcasts.close()
+    await background.cancel_all()
 
 
 async def test_targets_that_were_forgotten_do_not_spoil_the_end_of_the_others(
