@@ -366,10 +366,7 @@ class Recordings:
         await self.written()
         self._running = None
         self._drop()
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
-        if self._folder is not None:
-            await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(self._clear_away)
 
     def _hand_over(self) -> None:
         """Give the thread what it is to do next."""
@@ -406,9 +403,16 @@ class Recordings:
         return self._folder
 
     def _drop(self) -> None:
-        if self.current is not None:
-            self.current.abandon()
-            self.current = None
+        """Have the thread delete the newest one, before whatever it is given next."""
+        if self.current is not None and self._thread is not None:
+            self._thread.submit(_write, self.current, [self.current.abandon])
+        self.current = None
+
+    def _clear_away(self) -> None:
+        if self._thread is not None:
+            self._thread.shutdown()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _write(recording: Recording, works: Sequence[Callable[[], None]]) -> None:

@@ -130,6 +130,30 @@ async def test_a_disk_that_stands_still_ends_the_recording(
     assert "does not keep up" in recording.error and not watched.recordings.watched
 
 
+async def test_nobody_waits_while_an_old_recording_is_deleted(
+    monkeypatch: pytest.MonkeyPatch, watched: Watched
+) -> None:
+    deleted_in, abandon, encoder = list[int](), Recording.abandon, PictureEncoder()
+
+    def abandon_there(recording: Recording) -> None:
+        deleted_in.append(threading.get_ident())
+        abandon(recording)
+
+    monkeypatch.setattr(Recording, "abandon", abandon_there)
+    recordings, picture = watched.recordings, encoder.picture(brightness=100, keyframe=True)
+    first = await recordings.start(Scope.SESSION)
+    watched.tick(0, pictures=(ReleasedPicture(picture, 0),))
+    await recordings.stop()
+    assert first.path.exists()
+    second = await recordings.start(Scope.SESSION)
+    watched.tick(1, pictures=(ReleasedPicture(picture, 1800),))
+    await recordings.written()
+    assert not first.path.exists()
+    await recordings.close()
+    assert not second.path.parent.exists()
+    assert len(deleted_in) == 2 and threading.get_ident() not in deleted_in
+
+
 async def test_a_face_is_not_told_of_the_end(watched: Watched) -> None:
     audience = watched.audience
     watched.viewers.join()
