@@ -112,7 +112,7 @@ class Segmenter:
             self._sound.popleft()
         before = self._numbers
         for picture in live.pictures:
-            self._take_picture(picture, live.sound_config, now_s)
+            self._take_picture(picture, live, now_s)
         self._until = live.until
         while self._pictures and self._until - self._pictures[0].time > _LONGEST + _LATE:
             self._stand_in()
@@ -167,12 +167,14 @@ class Segmenter:
 
     # ------------------------------------------------------------ inside
 
-    def _take_picture(self, picture: LivePicture, config: bytes, now_s: float) -> None:
+    def _take_picture(self, picture: LivePicture, live: LiveTick, now_s: float) -> None:
+        config = live.sound_config
         if not picture.keyframe and (not self._pictures or self._stands_in):
             return  # nobody could decode it
         time = picture.time
         if self._pictures:
-            begins = self._pictures[0].time
+            # Late ones, behind a stand-in, take next to no time: the others stay with their sound.
+            begins, time = self._pictures[0].time, max(time, self._pictures[-1].time + 1)
             changed = self._format != (picture.format, config)
             if changed or time - begins >= (_SHORTEST if picture.keyframe else _LONGEST):
                 time = min(time, begins + _LONGEST)
@@ -180,7 +182,7 @@ class Segmenter:
         if self._format != (picture.format, config):
             self._begin_format(picture.format, config)
         if not self._pictures:
-            self._begins_s = now_s - (picture.time - time) / VIDEO_HZ
+            self._begins_s = now_s - (live.until - time) / VIDEO_HZ
             if self._sequence == 0 or self._broken:
                 # Of the sound before the first picture there is nothing to see.
                 self._drop_sound(to_samples(time))

@@ -74,6 +74,12 @@ class Show:
     def lengths_s(self) -> list[float]:
         return [float(n) for n in re.findall(r"#EXTINF:([\d.]+),", self.segmenter.playlist())]
 
+    @property
+    def begun_s(self) -> Any:
+        """How long after another one each was begun, by the wall clock."""
+        dates = re.findall(r"PROGRAM-DATE-TIME:(.*)", self.segmenter.playlist())
+        return np.diff([datetime.fromisoformat(date).timestamp() for date in dates])
+
     def decoded(self, kind: str, *numbers: int, init: int = 1) -> list[Any]:
         """Frames of a kind in these segments; of none: in all that are listed."""
         payloads = map(self.segmenter.payload, numbers or self.listed)
@@ -126,9 +132,27 @@ def test_where_pictures_stall_no_segment_is_longer_than_promised(
     assert max(np.diff(shown)) < 1.5 * 90_000, "sound has pictures, wherever it is"
     heard = [(f.pts, f.samples) for f in show.decoded("audio")]
     assert all(a + n == b for (a, n), (b, _) in itertools.pairwise(heard)), "no sound is lost"
-    dates = re.findall(r"PROGRAM-DATE-TIME:(.*)", show.segmenter.playlist())
-    begun = np.diff([datetime.fromisoformat(date).timestamp() for date in dates])
-    assert begun == pytest.approx(show.lengths_s[:-1], abs=0.05)
+    assert show.begun_s == pytest.approx(show.lengths_s[:-1], abs=0.05)
+
+
+def test_pictures_that_come_late_in_mid_speech_go_on_where_time_is() -> None:
+    show, frames, came = Show(), 200, 0
+    show.idle(25)
+    show.playout.open_turn(1)
+    show.playout.push_voice(1, tone(2 * frames * TICK_SAMPLES), last=True)
+    for until_frame, ticks in ((25, 188), (115, 40), (frames, 120)):  # for 2.8 s none comes
+        for i in range(came, until_frame):
+            picture = show.encoder.picture(1, i, brightness=200, keyframe=i % 50 == 0)
+            show.playout.push_picture(picture)
+        show.run(ticks)
+        came = until_frame
+    shown = [p.pts for p in show.decoded("video")]
+    assert all(a < b for a, b in itertools.pairwise(shown))
+    assert set(shown[-70:]) <= {p.time for p in show.left}, "with their sound, as they were before"
+    for number, length_s in zip(show.listed, show.lengths_s, strict=True):
+        times = [p.pts for p in show.decoded("video", number)]
+        assert times[-1] < times[0] + length_s * 90_000
+    assert show.begun_s == pytest.approx(show.lengths_s[:-1], abs=0.05)
 
 
 def test_what_is_kept_is_bounded() -> None:
