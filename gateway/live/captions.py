@@ -59,15 +59,20 @@ class Captions:
         """When the last pair of words left, on the pictures' clock; None: nothing is shown."""
 
     def spoken(self, turn: int, words: Sequence[WordTime], played_s: float) -> None:
-        """So much of a turn's answer, of which `words` are known, has been heard."""
+        """So much of a turn's answer, of which `words` are known, has been heard.
+
+        What had been said before the first call is not made up for.
+        """
+        said_before_ms = 0.0 if self._turn else 1000 * played_s
         if turn != self._turn:
             self._turn, self._words, self._column = turn, 0, _COLUMNS
             self._foreign = False
         while self._words < len(words) and words[self._words].start_ms <= 1000 * played_s:
-            text = words[self._words].text.translate(_WRITTEN_OTHERWISE)
+            told = words[self._words]
+            text = told.text.translate(_WRITTEN_OTHERWISE)
             self._words += 1
             self._foreign |= any(c.isalpha() and not _known(c) for c in text)
-            if not self._foreign:
+            if not self._foreign and told.end_ms > said_before_ms:
                 for word in "".join(filter(_known, text)).split():
                     self._write(word)
 

@@ -51,11 +51,20 @@ def test_an_answer_that_is_interrupted_ends_where_it_was_heard_and_captions_go_b
     None
 ):
     captions, picture = Captions(), VIDEO_HZ // 25
-    captions.spoken(1, said("One two three"), 0.3)
+    for played_s in (0.0, 0.3):
+        captions.spoken(1, said("One two three"), played_s)
     units = [captions.on(at * picture) for at in range(300)]
     told = [at for at, unit in enumerate(units) if unit is not None]
     assert told[-2:] == [told[-3] + 100, told[-3] + 101], "erased once, four seconds later"
     assert len(told) == 6 + len("One two") // 2 + 1 + 2
+
+
+def test_who_goes_live_in_mid_answer_shows_what_is_said_from_then_on() -> None:
+    captions, words = Captions(), said("One two three four five six")
+    for played_s in (0.8, 1.1):
+        captions.spoken(1, words, played_s)
+    units = [captions.on(at) for at in range(100)]
+    assert len([unit for unit in units if unit is not None]) == 6 + len("four") // 2 + 3
 
 
 def test_a_picture_that_is_shown_again_says_nothing_again() -> None:
