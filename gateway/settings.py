@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from gateway.api.choices import Persona
 from gateway.faces.destinations import Destination, destination
-from gateway.playout.sinks.ice import IceServers, NamedServer
+from gateway.playout.sinks.ice import IceServers, NamedServer, is_ice_url
 from gateway.talk.speculation import SpeculationLimits
 from gateway.tools.rounds import ToolLimits
 from visavis.serving.addresses import is_loopback
@@ -355,6 +355,16 @@ class GatewaySettings(Settings):
         for network in networks:
             ipaddress.ip_network(network)
         return networks
+
+    @field_validator("ice_servers")
+    @classmethod
+    def _ice_servers(cls, servers: list[NamedServer]) -> list[NamedServer]:
+        for server in servers:
+            urls = [server] if isinstance(server, str) else server.urls
+            if not all(map(is_ice_url, urls)):
+                # Not which: who means to tell a password may have put it there.
+                raise ValueError("a URL in it is none such as turn:turn.example:3478?transport=udp")
+        return servers
 
     @field_validator("face_outputs")
     @classmethod

@@ -11,6 +11,7 @@ from gateway.faces import live_link, vmc
 from gateway.faces.live_link import LiveLinkSender
 from gateway.faces.poses import Pose
 from gateway.faces.vmc import VmcSender
+from visavis.serving.addresses import could_be_a_host
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,40}")
 _SUBJECT = re.compile(r"[\w .-]{1,64}")
@@ -52,6 +53,8 @@ def destination(name: str, url: str) -> Destination:
     parts = urlsplit(url)
     if parts.scheme not in _PORTS or not parts.hostname or parts.path.strip("/"):
         raise ValueError(f"{url!r} is neither vmc://HOST:PORT nor livelink://HOST:PORT")
+    if not could_be_a_host(parts.hostname):
+        raise ValueError(f"{url!r}: no host can have such a name")
     told = dict(parse_qsl(parts.query, keep_blank_values=True))
     host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
     if parts.scheme == "vmc":

@@ -35,6 +35,14 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def could_be_a_host(name: str) -> bool:
+    """Whether `name` can be looked up: no part of it is empty, or too long."""
+    try:
+        return bool(name.encode("idna"))
+    except UnicodeError:
+        return False
+
+
 def machine_addresses(*, v6: bool = True) -> list[str]:
     """Addresses at which other machines may reach this one, that of the way out first."""
     families = [socket.AF_INET, *([socket.AF_INET6] if v6 else [])]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from visavis.serving.addresses import could_be_a_host
 from visavis.serving.errors import InvalidInputError
 
 PushKind: TypeAlias = Literal["rtmp", "whip"]
@@ -74,10 +75,8 @@ def parse(url: str, key: str = "") -> PushAddress:
         raise InvalidInputError(f"url: it has to begin with one of {allowed}")
     if not host:
         raise InvalidInputError("url: it names no host")
-    try:
-        host.encode("idna")  # as it is looked up
-    except UnicodeError:
-        raise InvalidInputError("url: no host can have such a name") from None
+    if not could_be_a_host(host):
+        raise InvalidInputError("url: no host can have such a name")
     if parts.username or parts.password or parts.fragment:
         raise InvalidInputError("url: no user, password or fragment; give the key as `key`")
     port = port or _PORTS[parts.scheme]

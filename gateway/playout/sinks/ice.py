@@ -12,8 +12,16 @@ from typing import TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from visavis.serving.addresses import could_be_a_host
+
 ICE_USER = re.compile(r"^a=ice-ufrag:(\S+)", re.M)
 """In a description, or a fragment of one: whose the candidates are."""
+
+# RFC 7064 and 7065: a host, or an IPv6 address; only TURN is told by what it goes.
+_URL = re.compile(
+    r"(?:stuns?|(?P<turn>turns?)):(?P<host>[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}))?"
+    r"(?(turn)(?:\?transport=(?:udp|tcp))?)"
+)
 
 
 class IceServer(BaseModel):
@@ -28,6 +36,14 @@ class IceServer(BaseModel):
 
 NamedServer: TypeAlias = str | IceServer
 """A URL alone, or one with a name and password."""
+
+
+def is_ice_url(url: str) -> bool:
+    """Whether browsers and aiortc can read it; who cannot makes no connection at all."""
+    found = _URL.fullmatch(url)
+    if found is None or int(found["port"] or 0) > 65_535:
+        return False
+    return found["host"].startswith("[") or could_be_a_host(found["host"])
 
 
 @dataclass(frozen=True)

@@ -340,6 +340,20 @@ def test_a_turn_server_by_ipv6_is_for_browsers_alone() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("stun.example:3478", "stun:h:x", "stun://h", "stun:h?transport=udp", "turn:"),
+        *("turn:h?transport=sctp", "turn:h:65536", "turn:u:p@h"),
+        *("stun:turn..example", f"stun:{'h' * 64}.example"),
+    ],
+)
+def test_a_server_that_nobody_could_ask_is_told_at_once(url: str) -> None:
+    for server in (url, {"urls": ["stun:turn.example", url]}):
+        with pytest.raises(ValueError, match="none such as"):
+            GatewaySettings.model_validate({"ice_servers": ["turns:h?transport=tcp", server]})
+
+
 def test_a_password_that_is_not_understood_is_not_told() -> None:
     with pytest.raises(SettingsError, match="ice_servers") as told:
         wrong = '[{"urls": ["turn:x"], "password": "hush"}]'

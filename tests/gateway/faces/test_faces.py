@@ -160,6 +160,8 @@ async def test_destinations_are_named_by_the_operator_alone() -> None:
         ("a", "vmc://"),
         ("a", "vmc://h/path"),
         ("a", "vmc://h:99999"),
+        ("a", "vmc://studio..lan"),
+        ("a", f"livelink://{'h' * 64}.lan"),
         ("a", "vmc://h?names=mmd"),
         ("a", "vmc://h?subject=x"),
         ("a", "livelink://h?subject=%0a"),
