@@ -89,7 +89,8 @@ class Peer:
     pictures: False where it takes none: it draws the face itself, or is a publisher.
     on_mic: gets the speaker's sound, [N] int16 at mic_rate_hz. mic_may_wait: see `SoundIntake`.
     on_keyframe: the browser has lost the picture, or is new.
-    on_closed: the connection is gone; called once. on_draws: it draws the face from now on.
+    on_closed: the connection is gone; called once. on_draws: it draws the face from now on, or does
+    not any more.
     """
 
     def __init__(
@@ -255,9 +256,15 @@ class Peer:
             channel.send(records)
 
     def _channel_opened(self, channel: RTCDataChannel) -> None:
-        """The browser draws the face, too, where it calls the channel so."""
-        if channel.label == POSES_CHANNEL and self._poses is None:
+        """The browser draws the face, too, where it calls the channel so; the newest has poses."""
+        if channel.label == POSES_CHANNEL:
             self._poses = channel
+            channel.on("close", partial(self._channel_closed, channel))
+            self._on_draws()
+
+    def _channel_closed(self, channel: RTCDataChannel) -> None:
+        if self._poses is channel:
+            self._poses = None
             self._on_draws()
 
     def _add_tracks(self) -> None:

@@ -30,6 +30,7 @@ from tests.gateway.media import JAW_OPEN
 from tests.gateway.visiting import Browser, Tone
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.aiortc_private.incoming import take_packets
+from visavis.wire.media import VideoCodec
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -79,7 +80,10 @@ async def test_every_viewer_sees_and_hears_the_answer(
 
 
 async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
-    client: GatewayClient, browsers: list[Browser], session: GatewaySession
+    client: GatewayClient,
+    browsers: list[Browser],
+    session: GatewaySession,
+    gateway: RunningGateway,
 ) -> None:
     await client.call("PATCH", f"/v1/sessions/{session.id}", json={"drawn_by": "client"})
     pc, records = browsers[0].pc, b""
@@ -100,7 +104,13 @@ async def test_poses_come_over_a_data_channel_of_whoever_opens_one(
         await session.ask("Sing.")
         while len(set(records[4 + JAW_OPEN :: 68])) < 5:  # its jaw moves
             records += await came.get()
-    assert len(records) % 68 == 0
+        assert len(records) % 68 == 0
+        channel.close()
+        (inside,) = gateway.inside.sessions.all()
+        await until(lambda: VideoCodec.BLENDSHAPES not in inside.outlets.peers.codecs)
+        again: asyncio.Queue[bytes] = asyncio.Queue()
+        pc.createDataChannel("face").on("message", again.put_nowait)
+        assert len(await again.get()) % 68 == 0
 
 
 @pytest.mark.parametrize(("most", "kept"), [("_MOST_PIECES", 20), ("_OVERDRAWN_BYTES", -(1 << 20))])
