@@ -151,6 +151,7 @@ class Target:
             self.error = "an internal error"
         finally:
             lived_s, self._live_since_s, self._push = self.live_s, None, None
+            self.figures.lag_s = 0.0
             await _close(push)
         log.info("broadcast %s to %s: %s", self.name, self.address.shown, self.error)
         return lived_s, hopeless

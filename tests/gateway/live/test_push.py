@@ -14,7 +14,8 @@ import pytest_asyncio
 
 from gateway.background import Background
 from gateway.edge import self_signed
-from gateway.live.push.address import allowed, parse
+from gateway.live.media import LiveTick
+from gateway.live.push.address import PushAddress, allowed, parse
 from gateway.live.push.broadcasts import Broadcasts
 from gateway.live.push.failure import PushError
 from gateway.live.push.flow import GIVE_UP_S, Figures, Flow, Retries
@@ -253,6 +254,32 @@ async def test_a_connection_that_does_not_close_in_order_is_made_again_like_othe
     await until(lambda: target.phase is Phase.WAITING or background.failed.is_set())
     assert target.error == "lost" and not background.failed.is_set()
     await broadcasts.close()
+    await background.cancel_all()
+
+
+class Lost:
+    """A connection that is lost while much waits for it."""
+
+    def __init__(self, address: PushAddress, figures: Figures) -> None:
+        self._figures = figures
+
+    async def open(self) -> None:
+        self._figures.lag_s = 1.5
+
+    def push(self, live: LiveTick) -> None: ...
+
+    async def ended(self) -> None:
+        raise PushError("lost")
+
+    async def close(self) -> None: ...
+
+
+async def test_nothing_waits_for_a_network_without_a_connection() -> None:
+    background = Background()
+    target = Target("x", parse("https://h/whip"), Lost, ManualClock(), lambda target: None)
+    background.run(target.run())
+    await until(lambda: target.phase is Phase.WAITING)
+    assert (target.error, target.figures.lag_s) == ("lost", 0.0)
     await background.cancel_all()
 
 
