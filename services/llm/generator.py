@@ -90,6 +90,8 @@ class AnswerRequest:
     held: bool = False
     passages: tuple[Passage, ...] = ()
     """What is known of the question, the best first."""
+    session: str = ""
+    """Whose conversation it is; "": that of nobody who comes back."""
     beginning: Beginning | None = field(default=None, compare=False)
     """Of the prompts of this conversation; None: there were none."""
     so_far: str = ""
@@ -351,6 +353,7 @@ class Generator:
             slot,
             written,
             tools=request.tools,
+            session=request.session,
             in_words=_only_words(request),
         )
 

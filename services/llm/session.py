@@ -292,7 +292,7 @@ class AnsweringSession(StageWork):
         await self._publish_last(turn)
 
     def _asked(self, read_request: Callable[[], AnswerRequest]) -> AnswerRequest:
-        return replace(read_request(), beginning=self._beginning)
+        return replace(read_request(), session=self._stage.session, beginning=self._beginning)
 
     async def _write(self, turn: AnsweredTurn, request: AnswerRequest, got: Stamp) -> _Written:
         answer = self._generator.answer(request, self._slot)

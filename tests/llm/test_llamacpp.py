@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,8 +21,12 @@ from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampl
 from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from services.llm.generator import AnswerRequest, Generator
+from services.llm.servicer import LlmService
 from services.llm.settings import LlmSettings
+from tests.fakes import MetricGrowth
+from tests.serving.grpc_server import served
 from visavis.serving.errors import EngineError, EngineLoadError, InvalidInputError
+from visavis.v1 import llm_pb2, llm_pb2_grpc
 from visavis.wire.clock import MonotonicClock
 
 # One loop, so that one loaded model serves most of the tests.
@@ -259,7 +263,8 @@ async def test_a_conversation_that_is_cut_is_not_read_anew(shallow_file: Path) -
     prompts, read = [], []
     for number in range(4):  # the last is cut, and what is left is moved
         question = ChatMessage("user", f"What of number {number}? " + "Tell me more of it. " * 10)
-        made = generator.answer(AnswerRequest((*history, question), max_tokens=1), 0)
+        asked = AnswerRequest((*history, question), max_tokens=1, session="s1")
+        made = generator.answer(asked, 0)
         async for _ in made.pieces:
             pass
         history += [question, ChatMessage("assistant", f"It is {number}, which is a number. " * 10)]
@@ -279,11 +284,42 @@ async def test_where_answers_are_left_out_nothing_is_read_anew(shallow_file: Pat
     unread = []
     for contents in (said, left_out):
         spoken = [ChatMessage(("user", "assistant")[n % 2], t) for n, t in enumerate(contents)]
-        asked = BackendRequest((*spoken, ChatMessage("user", "And now?")), Sampling(1, 0.0), 0)
+        told = (*spoken, ChatMessage("user", "And now?"))
+        asked = BackendRequest(told, Sampling(1, 0.0), 0, session="s1")
         usage = (await answer(backend, asked))[-1]
         unread.append(usage.prompt_tokens - usage.cached_tokens)
     await backend.close()
     assert unread[0] > 300 and unread[1] < 60, unread  # the newest answer, and what is behind it
+
+
+async def test_of_anothers_conversation_counts_only_what_ones_own_begins_with(
+    shallow_file: Path,
+) -> None:
+    notes = "Open from nine to five. Tickets are sold at the desk in the hall. " * 3
+    first = ("My PIN is 4711. Can you keep it?", "I will keep it.", f"{notes}When do you open?")
+    second = f"{notes}When do you close?"
+    alone, alone_read = await generated(shallow_file, [second])
+    behind, behind_read = await generated(shallow_file, first, [second])
+    assert behind == alone
+    # Of a fresh one's prompt the persona was read, as in every slot.
+    assert behind_read == alone_read > 40
+
+
+async def generated(model_file: Path, *conversations: Sequence[str]) -> tuple[str, float]:
+    """The answer to the last of these, over gRPC and in one slot, and tokens read for it."""
+    settings = LlmSettings.model_validate({"persona": "Be brief.", "admission": "slots"})
+    service = LlmService(settings, None, "llm-test", backend=backend_of(model_file))
+    async with served(service, "visavis.v1.LanguageModel") as channel:
+        for said in conversations:
+            read, text = MetricGrowth("llm_tokens_total", direction="read"), ""
+            messages = [
+                llm_pb2.Message(role=("USER", "ASSISTANT")[at % 2], content=content)
+                for at, content in enumerate(said)
+            ]
+            wanted = llm_pb2.GenerateRequest(messages=messages, max_tokens=12, temperature=0.0)
+            async for piece in llm_pb2_grpc.LanguageModelStub(channel).Generate(wanted):
+                text += piece.text
+    return text, read.value
 
 
 async def test_unusual_characters_survive_the_way_through(real: LlamaCppBackend) -> None:

@@ -367,9 +367,9 @@ async def test_sessions_at_once_are_never_mixed(bus: Bus) -> None:
                 async for delta in deltas:
                     yield delta
 
-    names = ["amber", "beryl", "coral"]
+    names, echo = ["amber", "beryl", "coral"], Echo(slots=3)
     async with contextlib.AsyncExitStack() as stack:
-        stub = await stack.enter_async_context(serving(Echo(slots=3), bus))
+        stub = await stack.enter_async_context(serving(echo, bus))
         subscriptions = [
             await stack.enter_async_context(bus.subscribe(name, Kind.TOKENS)) for name in names
         ]
@@ -381,6 +381,7 @@ async def test_sessions_at_once_are_never_mixed(bus: Bus) -> None:
                 chunks = await tokens_of_turn(tokens, turn)
                 assert {c.place.session for c in chunks} == {name}
                 assert set("".join(c.text for c in chunks).split()) == {f"{name}{turn}"}
+    assert all(r.messages[-1].content.startswith(r.session) for r in echo.requests)
 
 
 async def test_messages_of_a_lease_in_the_wrong_order_are_refused(bus: Bus) -> None:

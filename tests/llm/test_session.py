@@ -22,7 +22,7 @@ async def nothing(place: Place) -> None:
 
 async def test_words_that_are_told_again_are_not_read_again() -> None:
     backend = FakeBackend(keeps_prefix=True)
-    idle: Any = SimpleNamespace(busy=False, begun=1)
+    idle: Any = SimpleNamespace(session="s1", busy=False, begun=1)
     clock = ManualClock()
     generator = Generator(backend, DEFAULTS, clock)
     session = AnsweringSession(idle, 0, generator, Meter(clock, ASSUMED), nothing)

@@ -169,7 +169,7 @@ class Stage(Generic[TurnT]):
         """
         self.turn: TurnT | None = None
         """The newest turn that was begun, until a newer one has come: see its `ended`."""
-        self._session = session
+        self.session = session
         self._bus = bus
         self._instance = instance
         self._draining = draining
@@ -213,7 +213,7 @@ class Stage(Generic[TurnT]):
     ) -> Place:
         """Where the next chunk of `kind` belongs; it counts as sent. Turn 0: to no turn."""
         seq = self._sent.take(turn, kind)
-        return Place(self._session, turn, seq, pts, last=last, stamps=stamps)
+        return Place(self.session, turn, seq, pts, last=last, stamps=stamps)
 
     async def publish(self, kind: Kind, chunk: Chunk, traceparent: str = "") -> None:
         """Send a chunk to whoever reads it. Raises BusError."""
@@ -324,7 +324,7 @@ class Stage(Generic[TurnT]):
         """
         async with contextlib.AsyncExitStack() as held:
             self._inputs = {
-                kind: self._bus.subscribe(self._session, kind, limit=limit)
+                kind: self._bus.subscribe(self.session, kind, limit=limit)
                 for kind, limit in work.inputs.items()
             }
             await enter_all(held, list(self._inputs.values()))

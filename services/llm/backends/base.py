@@ -122,6 +122,8 @@ class BackendRequest:
     written: str = ""
     """Of the answer, which is to go on from there."""
     tools: Tools | None = None
+    session: str = ""
+    """Whose conversation it is; "": that of nobody who comes back."""
     in_words: bool = False
     """It has called what it may, and goes to a voice: where a backend can, no call is written."""
 

@@ -46,7 +46,8 @@ _MOST_SLOTS = 256
 # is given again the newest is told alone. What is kept is moved to where it now belongs, in
 # stretches of at least so many tokens, instead of being read anew: ten seconds for a thousand,
 # while the visitor waits. It still is what was said behind the words that are gone. Behind one
-# that is shorter nothing is moved at all, and that may be a question or two.
+# that is shorter nothing is moved at all, and that may be a question or two. Nothing is moved of
+# another's conversation: it was read behind what is private to that one.
 _MOVED_TOKENS = 16
 _GGUF_MAGIC = b"GGUF"
 _NO_THINKING: dict[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
@@ -109,6 +110,8 @@ class LlamaCppBackend:
         # One call at a time: llama.cpp would begin every call that waits for its slot, and only
         # then notice that it was cancelled.
         self._slot_free = [asyncio.Lock() for _ in range(slots)]
+        self._read_last = [""] * slots
+        """Whose conversation each slot holds; "": nobody's, or it is not certain."""
         self._calls: set[_Call] = set()
         self._count_again = functools.lru_cache(_COUNTS_KEPT)(self._count)
         self._frame = functools.lru_cache(2 * slots)(self._frame_of)
@@ -134,12 +137,16 @@ class LlamaCppBackend:
             raise EngineError("llamacpp: not loaded, or closed")
         slot_free = self._slot_free[request.slot]
         await slot_free.acquire()  # cancelled here, a request costs nothing
-        call = _Call(asyncio.get_running_loop(), request, slot_free.release)
+        moved_tokens = _MOVED_TOKENS
+        if not request.session or self._read_last[request.slot] != request.session:
+            self._read_last[request.slot], moved_tokens = "", 0
+        loop = asyncio.get_running_loop()
+        call = _Call(loop, request, moved_tokens, lambda: self._let_go(call))
         self._calls.add(call)
         try:
             self._workers.submit(call.run, self._server, self._templated, self._templated_with)
         except RuntimeError:
-            slot_free.release()
+            self._let_go(call)
             raise EngineError("llamacpp: closed") from None
         try:
             while (item := await call.deltas.get()) is not None:
@@ -149,6 +156,13 @@ class LlamaCppBackend:
         finally:
             call.cancelled.set()
             self._calls.discard(call)
+
+    def _let_go(self, call: _Call) -> None:
+        """Of the call's slot, in which another may begin now."""
+        slot = call.request.slot
+        if call.taken_up:
+            self._read_last[slot] = call.request.session
+        self._slot_free[slot].release()
 
     def _templated(self, messages: tuple[ChatMessage, ...]) -> str:
         """The conversation in the model's own form, up to where its answer begins. May block.
@@ -241,7 +255,6 @@ class LlamaCppBackend:
         params.n_ctx = self.slots * self.context_tokens
         # One token of each slot has to fit into a step, or llama.cpp ends the process.
         params.n_batch = params.n_ubatch = max(_BATCH_TOKENS, self.slots)
-        params.n_cache_reuse = _MOVED_TOKENS
         if self.device == "cpu":
             # Else it takes the tokens of a conversation one by one: behind 1,600 of them a prompt
             # takes half as long again. What is read at once and what is read token by token are
@@ -278,20 +291,25 @@ class LlamaCppBackend:
 class _Call:
     """One request: runs on a worker thread, hands its deltas to the event loop.
 
-    on_end: called there once llama.cpp has let go of it; a cancelled call lives a step longer.
+    moved_tokens: stretches of so many are moved of what its slot holds; 0: none are. on_end: called
+    there once llama.cpp has let go of it; a cancelled call lives a step longer.
     """
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         request: BackendRequest,
+        moved_tokens: int,
         on_end: Callable[[], None],
     ) -> None:
         self.cancelled = threading.Event()
         self.error: Exception | None = None
+        self.request = request
+        self.taken_up = False
+        """Its slot holds of its prompt what is read of it, and nothing else."""
         self._loop = loop
+        self._moved_tokens = moved_tokens
         self._on_end = on_end
-        self._request = request
         # Bounded by what one request can make: the beginning, a delta per token,
         # the finish, the usage, the rest of what was no call, and the end mark.
         most = request.sampling.max_tokens + 6
@@ -307,7 +325,7 @@ class _Call:
         try:
             if not self.cancelled.is_set():
                 self._put(Delta())  # here the work begins; the first report comes after some of it
-                if has_calls(self._request):
+                if has_calls(self.request):
                     self._ask_with_tools(server, with_tools)
                 else:
                     self._ask(server, templated)
@@ -318,7 +336,8 @@ class _Call:
         self._call_soon(self._on_end)
 
     def _ask_with_tools(self, server: Any, templated: _TemplatedWith) -> None:
-        request, body, tools = self._request, _body(self._request), self._request.tools
+        request, tools = self.request, self.request.tools
+        body = _body(request, self._moved_tokens)
         if tools is not None and tools.calling == "none":
             tools = None
         body["prompt"] = templated(request.messages, tools) + request.written
@@ -347,7 +366,7 @@ class _Call:
             self._put(Delta("", "tool_calls", *counts))
 
     def _ask(self, server: Any, templated: _Templated) -> None:
-        request, body = self._request, _body(self._request)
+        request, body = self.request, _body(self.request, self._moved_tokens)
         prompt = templated(request.messages) + request.written
         body["prompt"] = prompt if request.sampling.max_tokens else _up_to_last(prompt, request)
         server.handle_completions(json.dumps(body).encode(), self._on_event)
@@ -362,6 +381,7 @@ class _Call:
             self.error = EngineError(f"llama.cpp sent what cannot be read: {error}")
         if self.error is not None:
             return True
+        self.taken_up = True
         if delta is not None and self._reader is not None:
             self._pieces += bool(delta.text)
             text, calls = self._reader.feed(delta.text)
@@ -407,7 +427,7 @@ def _plain(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
     return [message.as_openai() for message in messages]
 
 
-def _body(request: BackendRequest) -> dict[str, Any]:
+def _body(request: BackendRequest, moved_tokens: int) -> dict[str, Any]:
     """All but the conversation."""
     sampling = request.sampling
     body: dict[str, Any] = {
@@ -415,6 +435,7 @@ def _body(request: BackendRequest) -> dict[str, Any]:
         "stream_options": {"include_usage": True},
         "return_progress": True,
         "cache_prompt": True,
+        "n_cache_reuse": moved_tokens,
         "id_slot": request.slot,
         "max_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,

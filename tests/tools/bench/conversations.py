@@ -85,7 +85,7 @@ async def _talk(
         messages = history.prompt(question)
         if wanted.as_said:
             messages = (Message("system", wanted.persona), *said)
-        text = await _answer(backend, messages, slot, seed)
+        text = await _answer(backend, messages, slot, seed, session=str(asked["turns"]))
         before = not asked.get("again") and any(says_the_same(a.text, text) for a in answers)
         right = re.search(pattern, text, re.IGNORECASE | re.DOTALL) is not None
         answers.append(Answer(question, text, right if pattern else None, before))
@@ -95,7 +95,7 @@ async def _talk(
 
 
 async def _answer(
-    backend: LlamaCppBackend, messages: Sequence[Message], slot: int, seed: int
+    backend: LlamaCppBackend, messages: Sequence[Message], slot: int, seed: int, *, session: str
 ) -> str:
     told = tuple(ChatMessage(message.role, message.content) for message in messages)
     defaults = replace(LlmSettings.model_validate({}).defaults(), persona=told[0].content)
@@ -105,7 +105,7 @@ async def _answer(
     )
     sampling = Sampling(_LONGEST_TOKENS, defaults.temperature, defaults.top_p, seed=seed)
     text, guard = "", LoopGuard()
-    async for delta in backend.stream(BackendRequest(told, sampling, slot)):
+    async for delta in backend.stream(BackendRequest(told, sampling, slot, session=session)):
         text += guard.feed(delta.text)
         if guard.looping:
             break

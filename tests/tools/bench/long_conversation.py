@@ -100,7 +100,9 @@ class _Talk:
 
     def _request(self, messages: Sequence[Message]) -> AnswerRequest:
         told = tuple(ChatMessage(message.role, message.content) for message in messages)
-        return AnswerRequest(told, seed=self._seed, spoken=True, beginning=self._beginning)
+        return AnswerRequest(
+            told, seed=self._seed, spoken=True, session="bench", beginning=self._beginning
+        )
 
 
 if __name__ == "__main__":
