@@ -9,6 +9,7 @@ from dataclasses import replace
 from services.llm.backends.base import ChatMessage, TokenCounter
 from services.llm.passages import Passage, fitting, told
 from services.llm.text_stream import SPECIAL_TOKEN
+from services.llm.tools import called_name
 from visavis.serving.errors import InvalidInputError
 
 # What a chat template writes around each message, and once before the answer.
@@ -202,7 +203,8 @@ def without_special_tokens(text: str) -> str:
 
 def _clean(message: ChatMessage) -> ChatMessage:
     calls = tuple(
-        replace(call, arguments=clean_text(call.arguments)) for call in message.tool_calls
+        replace(call, name=called_name(call.name), arguments=clean_text(call.arguments))
+        for call in message.tool_calls
     )
     return replace(message, content=clean_text(message.content), tool_calls=calls)
 

@@ -15,6 +15,8 @@ from visavis.wire.json_objects import is_json_object
 MAX_TOOLS = 128
 MAX_SCHEMA_CHARS = 32_768
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONGEST_NAME_CHARS = 64
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def check_tools(tools: Tools) -> None:
@@ -58,9 +60,17 @@ def check_calls(messages: Sequence[ChatMessage]) -> None:
         else:
             waiting.discard(message.tool_call_id)
         for call in message.tool_calls:
-            if not _NAME.fullmatch(call.name):
+            if not call.name:
                 raise InvalidInputError(f"messages[{index}].tool_calls: a call without a name")
             _check_object(call.arguments, f"messages[{index}].tool_calls", "arguments in JSON")
+
+
+def called_name(name: str) -> str:
+    """As a tool could be called: a model may make up any, and is to hear that there is none such.
+
+    Servers refuse a conversation in which another stands.
+    """
+    return _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME_CHARS]
 
 
 def _check_object(text: str, field: str, what: str) -> None:
@@ -116,7 +126,8 @@ class CallPieces:
                 self._ids.append(piece.id or f"call_{secrets.token_hex(12)}")
                 self._arguments.append(piece.arguments)
                 place = self._places[piece.index]
-                yield ToolCallDelta(place, self._ids[place], piece.name, piece.arguments)
+                name = called_name(piece.name)
+                yield ToolCallDelta(place, self._ids[place], name, piece.arguments)
             elif piece.arguments:
                 self._arguments[self._places[piece.index]] += piece.arguments
                 yield ToolCallDelta(self._places[piece.index], arguments=piece.arguments)

@@ -242,6 +242,35 @@ async def test_a_session_waits_for_results_and_goes_on_in_the_same_turn(bus: Bus
     assert backend.requests[-1].messages[-1] == ChatMessage("tool", "sun", (), "c1")
 
 
+@pytest.mark.parametrize("kept", ["", "functions.get_weather"])
+async def test_a_made_up_name_is_called_and_stands_in_no_turns_way(bus: Bus, kept: str) -> None:
+    """kept: the name in a conversation that was told as the model wrote it."""
+    made_up = ToolCallDelta(0, "c1", "functions.get_weather", "{}")
+    backend = FakeBackend(Delta(tool_calls=(made_up,)), context_tokens=2000)
+    async with serving(backend, bus) as stub, attached(stub, "names") as call:
+        begin = llm_pb2.BeginTurn(turn=1, request=weather_request())
+        await call.write(llm_pb2.LlmAttachRequest(begin=begin))
+        await call.read()
+        (called,) = (await call.read()).tools_called.calls
+        assert called.name == "functions_get_weather"
+        backend.deltas = (Delta("There is no such tool."),)
+        called.name = kept or called.name
+        results = [
+            llm_pb2.Message(role=ASSISTANT, tool_calls=[called]),
+            llm_pb2.Message(role=TOOL, tool_call_id="c1", content="no such tool"),
+        ]
+        rest = llm_pb2.ContinueTurn(turn=1, request=weather_request(messages=results))
+        await call.write(llm_pb2.LlmAttachRequest(go_on=rest))
+        assert (await call.read()).turn_finished.turn == 1
+        later = weather_request(messages=[*results, llm_pb2.Message(role=USER, content="Hello?")])
+        begin = llm_pb2.BeginTurn(turn=2, request=later)
+        await call.write(llm_pb2.LlmAttachRequest(begin=begin))
+        await call.read()
+        assert (await call.read()).turn_finished.turn == 2
+    for told in backend.requests[1:]:
+        assert told.messages[2].tool_calls == (ToolCall("c1", "functions_get_weather", "{}"),)
+
+
 async def test_a_turn_that_was_begun_elsewhere_calls_and_counts_on(bus: Bus) -> None:
     backend = FakeBackend(
         Delta(" Let me look."),
