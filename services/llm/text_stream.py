@@ -272,6 +272,8 @@ class WithoutCalls(_Filter):
     def __init__(self, names: Iterable[str]) -> None:
         super().__init__()
         self._names = tuple(f'"{name}"' for name in names)
+        self._in_block = False
+        """Of code that is no call and was too long to wait for: the next fence closes it."""
 
     def _release(self, *, final: bool) -> str:
         ready = ""
@@ -289,14 +291,18 @@ class WithoutCalls(_Filter):
             ready, self._held = ready + self._held[:at], self._held[at:]
             if not mark:
                 break
-            end = _end_of(self._held, mark)
+            closes = mark == _FENCE and self._in_block
+            end = len(mark) if closes else _end_of(self._held, mark)
             if end < 0 and not final and len(self._held) < _CALL_CHARS:
                 break
-            end = len(self._held) if end < 0 else end
-            if mark != _CALL_OPEN and not any(name in self._held[:end] for name in self._names):
-                end = len(mark)
-                ready += mark
-            self._held = self._held[end:]
+            whole = self._held if end < 0 else self._held[:end]
+            if mark != _CALL_OPEN and not any(name in whole for name in self._names):
+                if mark == _FENCE:
+                    self._in_block = end < 0
+                if mark == "{" or end < 0:
+                    whole = mark
+                ready += whole
+            self._held = self._held[len(whole) :]
         return ready
 
 

@@ -211,6 +211,8 @@ def test_blocks_of_code_and_tables_are_parted_from_what_is_said(
         assert found == parts
 
 
+CODE = "```py\nprint({})\n```\n"
+LONG_CODE = f"```py\n{'x = {}; ' * 300}\n```\n"
 CALL = '{"name": "get_weather", "arguments": {"city": "Rome {old}"}}'
 
 
@@ -228,6 +230,8 @@ CALL = '{"name": "get_weather", "arguments": {"city": "Rome {old}"}}'
         ("if a < b then {", "if a < b then {"),
         ("```print(1)``` `x` <tool", "```print(1)``` `x` <tool"),
         ("{" + "no call " * 300, "{" + "no call " * 300),
+        (f'{CODE}Call it "get_weather".\n{CODE}', f'{CODE}Call it "get_weather".\n{CODE}'),
+        (f'{LONG_CODE}"get_weather"{CODE}{CALL}', f'{LONG_CODE}"get_weather"{CODE}'),
     ],
 )
 def test_calls_are_not_spoken(written: str, said: str) -> None:
@@ -235,6 +239,12 @@ def test_calls_are_not_spoken(written: str, said: str) -> None:
         uncalled = WithoutCalls(["get_weather"])
         pieces = [uncalled.feed(written[i : i + size]) for i in range(0, len(written), size)]
         assert "".join([*pieces, uncalled.finish()]) == said
+
+
+def test_what_is_said_behind_code_does_not_wait() -> None:
+    uncalled = WithoutCalls(["get_weather"])
+    pieces = [f"{CODE}This prints"[i:][:3] for i in range(0, len(CODE) + 11, 3)]
+    assert "".join(map(uncalled.feed, pieces)) == f"{CODE}This prints"
 
 
 def test_where_there_are_no_tools_nothing_waits() -> None:
