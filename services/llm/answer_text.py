@@ -58,7 +58,8 @@ class SoFar:
         """What is there and comes yet, by block: it was held back, or is a blank."""
         # A blank at the end is a token of its own, behind which the next word is spelt otherwise:
         # the model writes it with that word.
-        self.written = without_special_tokens(text.rstrip(" "))
+        self._text = text.rstrip(" ")
+        self.written = without_special_tokens(self._text)
         """As the model reads it."""
 
     @property
@@ -73,7 +74,7 @@ class SoFar:
 
     def pass_through(self, text: CleanText) -> None:
         """Feed it to `text`, which is then as if it had written that."""
-        came = _by_block(text.feed(self.written))
+        came = _by_block(text.feed(self._text))
         for block, there in self._there.items():
             self._due[block] = there.removeprefix(came.get(block, ""))
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from services.llm.backends.base import ChatMessage, TokenCounter
 from services.llm.passages import Passage, fitting, told
-from services.llm.text_stream import SPECIAL_TOKEN
+from services.llm.text_stream import SPECIAL_TOKEN, STRUCK_MARK
 from services.llm.tools import called_name
 from visavis.serving.errors import InvalidInputError
 
@@ -195,10 +195,12 @@ def clean_text(text: str) -> str:
 
 
 def without_special_tokens(text: str) -> str:
-    """Without chat template tokens, of what is left over, too."""
+    """Without chat template tokens, of what is left over, too; those that are HTML as well are no
+    tokens any more, but can be read.
+    """
     while (stripped := SPECIAL_TOKEN.sub("", text)) != text:
         text = stripped
-    return text
+    return STRUCK_MARK.sub(lambda mark: f"< {mark[0][1:]}", text)
 
 
 def _clean(message: ChatMessage) -> ChatMessage:

@@ -13,16 +13,18 @@ from visavis.formulas import undecided, with_formulas_in_signs
 
 # Control tokens that models are trained on, as they look when one slips through as text: those of
 # ChatML, Llama 3 and Phi, of DeepSeek, and then of Llama 2, Mistral and Gemma.
-_NAMED_TOKENS = (
-    "<s>", "</s>", "[INST]", "[/INST]", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>",
-)  # fmt: skip
+_NAMED_TOKENS = ("[INST]", "[/INST]", "<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>")
 SPECIAL_TOKEN = re.compile(
     r"<\|[A-Za-z0-9_]{1,32}\|>|<｜[^\s｜<>]{1,32}｜>|" + "|".join(map(re.escape, _NAMED_TOKENS))
 )
+# Those of Llama 2 and Mistral that are also HTML's, for what is struck through.
+_STRUCK_OPEN, _STRUCK_CLOSE = "<s>", "</s>"
+STRUCK_MARK = re.compile(f"{_STRUCK_OPEN}|{_STRUCK_CLOSE}")
+_FIRST_TOKEN = re.compile(f"{_STRUCK_OPEN}|{SPECIAL_TOKEN.pattern}")
 _SPECIAL_START = re.compile(r"<(?:\|(?:[A-Za-z0-9_]{1,32}\|?)?|｜(?:[^\s｜<>]{1,32}｜?)?)?$")
 # Those that mean that the answer is over, whatever comes after them.
 _END_TOKENS = (
-    "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "</s>", "<eos>",
+    "<|im_end|>", "<|im_start|>", "<|endoftext|>", "<|eot_id|>", "<|end|>", "<eos>",
     "<end_of_turn>", "<start_of_turn>", "<｜end▁of▁sentence｜>",
 )  # fmt: skip
 _THINK_OPEN, _THINK_CLOSE = "<think>", "</think>"
@@ -70,6 +72,8 @@ class TextStream:
         self._held = ""
         self._thinking = False
         self._begun = False
+        self._unclosed = 0
+        """Struck through in HTML, so that what closes it ends no answer."""
 
     def feed(self, piece: str | bytes) -> str:
         """What can be said for sure after `piece`; "" while it is undecided."""
@@ -90,7 +94,7 @@ class TextStream:
         self._drop_thoughts(final=final)
         if self._thinking:
             return ""
-        cut = _first_of(self._held, self._stops)
+        cut = self._end()
         if cut >= 0:
             self.stopped = True
             ready, self._held = self._held[:cut], ""
@@ -99,10 +103,21 @@ class TextStream:
             split = len(self._held) - keep
             ready, self._held = self._held[:split], self._held[split:]
         ready = SPECIAL_TOKEN.sub("", ready)
+        self._unclosed += ready.count(_STRUCK_OPEN) - ready.count(_STRUCK_CLOSE)
         if not self._begun:
             ready = ready.lstrip()
             self._begun = bool(ready)
         return ready
+
+    def _end(self) -> int:
+        """Where the answer is over in what is held; -1: it goes on."""
+        places, unclosed = [_first_of(self._held, self._stops)], self._unclosed
+        for mark in STRUCK_MARK.finditer(self._held):
+            unclosed += 1 if mark[0] == _STRUCK_OPEN else -1
+            if unclosed < 0:
+                places.append(mark.start())
+                break
+        return min((place for place in places if place >= 0), default=-1)
 
     def _drop_thoughts(self, *, final: bool) -> None:
         """Reasoning models think aloud between two marks; that is not part of the answer."""
@@ -119,7 +134,10 @@ class TextStream:
 
     def _undecided(self) -> int:
         """Characters at the end that may yet become something else."""
-        keep = max(_overlap(self._held, token) for token in (*self._stops, *_NAMED_TOKENS))
+        keep = max(
+            _overlap(self._held, token)
+            for token in (*self._stops, *_NAMED_TOKENS, _STRUCK_OPEN, _STRUCK_CLOSE)
+        )
         if not self._begun:
             keep = max(keep, _overlap(self._held.lstrip(), _THINK_OPEN))
         special = _SPECIAL_START.search(self._held)
@@ -130,7 +148,7 @@ class TextStream:
 
 def _without_first_tokens(text: str) -> str:
     """Control tokens with which it begins, unless it is over with one."""
-    while (token := SPECIAL_TOKEN.match(text.lstrip())) and token.group() not in _END_TOKENS:
+    while (token := _FIRST_TOKEN.match(text.lstrip())) and token.group() not in _END_TOKENS:
         text = text.lstrip()[token.end() :]
     return text
 

@@ -75,6 +75,8 @@ def test_nothing_but_text_reaches_the_template() -> None:
         ("<|im_<|im_end|>start|>x", "x"),
         ("a<end_of_turn>\n<start_of_turn>model b[/INST]<｜Assistant｜>c", "a\nmodel bc"),
         ("1 < 2 and <b>", "1 < 2 and <b>"),
+        ("What is <s> in HTML, and </s>?", "What is < s> in HTML, and < /s>?"),
+        ("[INST<s>]<<bos>s><|im_</s>end|>", "[INST< s>]< s><|im_< /s>end|>"),
     ):
         assert clean_text(raw) == clean
 

@@ -79,6 +79,14 @@ def test_an_end_token_ends_the_answer() -> None:
         assert stopped
 
 
+def test_what_is_struck_through_in_html_is_no_token() -> None:
+    html = "Like so: <p>Now <s>20</s> 15</p>, and <s>a <s>b</s></s>."
+    for text in (html, f"<s>{html}", f"{html}</s> rubbish"):
+        for size in (1, 3, 100):
+            pieces = [text[i : i + size] for i in range(0, len(text), size)]
+            assert "".join(run(pieces)[0]) == html
+
+
 def test_other_template_tokens_vanish_and_lookalikes_stay() -> None:
     text = "a<|fim_prefix|>b <3 c <| d <|not a token|> e [/INST]f <｜User｜>g [1] <start"
     assert "".join(run([*text])[0]) == "ab <3 c <| d <|not a token|> e f g [1] <start"
