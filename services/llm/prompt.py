@@ -42,6 +42,7 @@ _CONTROL = re.compile(
 )
 _HAN = re.compile("[\u4e00-\u9fff]")
 _KANA = re.compile("[\u3040-\u30ff]")
+_LATIN_WORD = re.compile(r"[A-Za-z]+(?:['’][a-z]+)?")
 _FEWEST_TELLING_WORDS = 3
 # That other languages in Latin letters do not have.
 _ENGLISH = frozenset(
@@ -162,10 +163,21 @@ def asks_in_chinese(messages: Sequence[ChatMessage]) -> bool:
         if message.role != "user":
             continue
         if _HAN.search(message.content):
-            return not _KANA.search(message.content)
+            return not (_KANA.search(message.content) or _asks_of_chinese(message.content))
         if len(message.content.split()) >= _FEWEST_TELLING_WORDS:
             return False
     return False
+
+
+def _asks_of_chinese(text: str) -> bool:
+    """Whether a few Chinese words stand in an English sentence: "What does 你好 mean?"."""
+    words = _LATIN_WORD.findall(text)
+    han = _HAN.findall(text)
+    return (
+        len(words) >= max(_FEWEST_TELLING_WORDS, len(han) + 1)
+        and text.index(words[0]) < text.index(han[0])
+        and not _ENGLISH.isdisjoint(word.lower() for word in words)
+    )
 
 
 def told_its_language(

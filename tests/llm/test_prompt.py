@@ -174,6 +174,10 @@ def test_the_language_is_that_of_the_newest_telling_question() -> None:
         (("Hello", "你好！", "Hi"), False),
         (("東京はどこですか",), False),
         (("Python 怎么学？",), True),
+        (("What does 你好 mean?",), False),
+        (("你好", "你好！", "And how do I pronounce 谢谢, please?"), False),
+        (("What is up 是什么意思？",), True),
+        (("请翻译 how are you today",), True),
     ):
         assert asks_in_chinese(talk(*contents)) is chinese
         # Also for an llm service that goes on with what another one began.
