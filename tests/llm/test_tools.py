@@ -1,5 +1,6 @@
 """Tools through the whole language model service: requests, calls, results, and what is refused."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -29,6 +30,7 @@ from services.llm.prompt import CUT_MARK, build_prompt
 from services.llm.tools import CallPieces
 from tests.fakes import ManualClock
 from tests.llm.fake_backend import DEFAULTS, FakeBackend
+from tests.llm.http_server import Exchange
 from tests.llm.test_openai_compatible import USAGE, end, pair, piece, streaming
 from tests.llm.test_servicer import announce, attached, serving, tokens_of_turn
 from visavis.serving.errors import EngineError, InvalidInputError
@@ -531,6 +533,30 @@ async def test_what_has_to_be_called_may_be_one_call_or_cut_off_or_nothing(
     _, pieces, _ = await answered(shallow_model, required(told))
     arguments = json.loads("".join(p.arguments for p in pieces))
     assert arguments == {"unit": units[pieces[0].name]}
+
+
+@of_one_model
+async def test_long_results_are_cut_to_what_a_server_reads(shallow_model: LlamaCppBackend) -> None:
+    """Of numbers and of signs, which an English tokenizer takes apart."""
+    read: list[int] = []
+
+    async def script(exchange: Exchange) -> None:
+        body = exchange.body
+        told = "\n".join(message["content"] for message in body["messages"])
+        read.append(await asyncio.to_thread(shallow_model.count_tokens, told))
+        if read[-1] + body["max_tokens"] > 4096:
+            await exchange.reply(400, b'{"message": "longer than max_model_len"}')
+        else:
+            await streaming(piece("Fine."), end())(exchange)
+
+    hours = [{"hour": h, "degrees": round(20 + h * 0.37, 1), "hPa": 1013 - h} for h in range(150)]
+    messages: list[ChatMessage] = []
+    for result in ("😀🎉🇩🇪" * 100, json.dumps(hours)):
+        messages += asked(CALLED, ChatMessage("tool", result, (), "c1"))
+    async with pair(script, context_tokens=4096) as (backend, _):
+        answer = Generator(backend, DEFAULTS, ManualClock()).answer(AnswerRequest((*messages,)), 0)
+        assert [piece async for piece in answer.pieces] == ["Fine."]
+    assert read[0] > 2000, "no more is cut than has to be"
 
 
 @of_one_model

@@ -50,10 +50,19 @@ _DISPENSABLE = ("max_tokens", "temperature", "top_p", "seed", "stream_options")
 # server needs neither, vLLM both, SGLang the first; others refuse what they do not know.
 _GOES_ON = {"continue_final_message": True, "add_generation_prompt": False}
 _UNSUPPORTED = re.compile(r"unsupported|not support", re.IGNORECASE)
-# No tokenizer at hand: English takes about 4 characters a token, Chinese up to one
-# and a half tokens a character. Estimates from above only shorten old history.
-_ASCII_CHARS_PER_TOKEN = 3.0
-_TOKENS_PER_OTHER_CHAR = 1.5
+# No tokenizer at hand. English takes about four letters a token; a digit, the blank before it and a
+# line's end are mostly one each, and so are two marks side by side. Chinese takes up to one and a
+# half tokens a character with models that know it, and all else no more than it has bytes.
+# Estimates from above only shorten old history.
+_LETTERS = re.compile(r"[A-Za-z]+")
+_LETTERS_PER_TOKEN = 3
+_MARKS = re.compile(r"[!-/:-@\[-`{-~]+")
+_MARKS_PER_TOKEN = 2
+_DIGIT = re.compile(r" ?[0-9]")
+_GAP = re.compile(r"\n| {2,}")
+_CJK = re.compile("[\u3000-\u30ff\u3400-\u9fff\uac00-\ud7af\uff00-\uffef]")
+_TOKENS_PER_CJK_CHAR = 1.5
+_OTHER = re.compile(rf"(?!{_CJK.pattern})[^\x00-\x7f]")
 
 
 class OpenAiCompatibleBackend:
@@ -179,9 +188,14 @@ class OpenAiCompatibleBackend:
             raise EngineError(self._explain(error)) from error
 
     def count_tokens(self, text: str) -> int:
-        ascii_chars = sum(char.isascii() for char in text)
-        others = len(text) - ascii_chars
-        return math.ceil(ascii_chars / _ASCII_CHARS_PER_TOKEN + others * _TOKENS_PER_OTHER_CHAR)
+        return (
+            sum(math.ceil(len(word) / _LETTERS_PER_TOKEN) for word in _LETTERS.findall(text))
+            + sum(math.ceil(len(marks) / _MARKS_PER_TOKEN) for marks in _MARKS.findall(text))
+            + sum(len(digit) for digit in _DIGIT.findall(text))
+            + len(_GAP.findall(text))
+            + math.ceil(len(_CJK.findall(text)) * _TOKENS_PER_CJK_CHAR)
+            + len("".join(_OTHER.findall(text)).encode())
+        )
 
     async def close(self) -> None:
         await self._client.aclose()
