@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from services.llm.backends import openai_compatible
 from services.llm.backends.base import BackendRequest, ChatMessage, Delta, Sampling
 from services.llm.backends.openai_compatible import OpenAiCompatibleBackend
 from tests.llm.http_server import Exchange, HttpServer, Script
@@ -348,6 +349,26 @@ async def test_a_silent_server_is_given_up_on() -> None:
     async with pair(script, read_timeout_s=0.05) as (backend, _):
         with pytest.raises(EngineError, match=r"sent nothing for 0\.05 s"):
             await answer(backend)
+
+
+@pytest.mark.parametrize("how", ["silent", "broken off"])
+async def test_an_answer_that_is_complete_stays_so_whatever_comes_behind(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openai_compatible, "_WAIT_BEHIND_END_S", 0.01)
+
+    async def script(exchange: Exchange) -> None:
+        chunked = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        await exchange.send(b"HTTP/1.1 200 OK\r\n" + chunked)
+        for event in (piece("Hi"), end()):
+            told = b"data: " + json.dumps(event).encode() + b"\n\n"
+            await exchange.send(b"%x\r\n%s\r\n" % (len(told), told))
+        if how == "silent":
+            await exchange.closed_by_client()
+
+    async with pair(script) as (backend, _):
+        deltas = await answer(backend)
+    assert [(delta.text, delta.finish_reason) for delta in deltas[1:]] == [("Hi", ""), ("", "stop")]
 
 
 @pytest.mark.parametrize("how", ["close", "cancel"])

@@ -7,6 +7,7 @@ here, and tested against its recorded shapes.
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import contextlib
 import json
@@ -35,6 +36,7 @@ from visavis.serving.way_out import by_proxy, way_to, why_not
 log = logging.getLogger(__name__)
 
 _DONE = "[DONE]"
+_WAIT_BEHIND_END_S = 1.0
 _MAX_ERROR_BYTES = 64 * 1024
 _MAX_ERROR_CHARS = 300
 _MAX_LINE_BYTES = 1 << 20
@@ -284,9 +286,21 @@ async def _error_text(answer: httpx.Response) -> str:
 
 
 async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:
+    """Behind the answer's end its usage and the end of the stream may come; or nothing, and then
+    they are not waited for long.
+    """
     parser, characters = SseParser(), _WholeCharacters()
-    finished = False
-    async for piece in answer.aiter_raw():
+    finished, pieces = False, answer.aiter_raw()
+    while True:
+        try:
+            async with asyncio.timeout(_WAIT_BEHIND_END_S if finished else None):
+                piece = await anext(pieces, b"")
+        except (TimeoutError, httpx.HTTPError):
+            if finished:
+                return
+            raise
+        if not piece:
+            break
         for event in parser.feed(piece):
             if event.strip() == _DONE:
                 return
