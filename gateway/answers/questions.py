@@ -35,10 +35,10 @@ _CLOSERS_EN = (["please"], ["thanks"], ["thank", "you"])
 
 _HESITATIONS_ZH = re.compile("[嗯呃唔]+")
 _OPENERS_ZH = re.compile(
-    "^(?:额|那么|然后|对了|请问一下|请问|你好|您好|喂|哎|唉|啊|哦|噢|好的|不好意思|打扰一下"
-    "|麻烦问一下|麻烦问下|麻烦|我?想问一下|我?想问问|我?想问|问一下|问下)"
+    "额|那么|然后|对了|请问一下|请问|你好|您好|喂|哎|唉|啊|哦|噢|好的|不好意思|打扰一下"
+    "|麻烦问一下|麻烦问下|麻烦|我?想问一下|我?想问问|我?想问|问一下|问下"
 )
-_CLOSERS_ZH = re.compile("(?:谢谢你|谢谢您|谢谢|啊|呀|呢|哦|啦|嘛|吧)$")
+_CLOSERS_ZH = tuple("谢谢你 谢谢您 谢谢 啊 呀 呢 哦 啦 嘛 吧".split())
 
 _HAN = r"[\u3400-\u4dbf\u4e00-\u9fff]"
 _BLANK_AT_HAN = re.compile(rf"(?<={_HAN})\s+|\s+(?={_HAN})")
@@ -69,23 +69,21 @@ def normalised(question: str, language: str) -> str:
 
 def _core_english(text: str) -> str:
     words = [word for word in text.split() if word not in _HESITATIONS]
-    core = list(words)
-    while found := next((o for o in _OPENERS_EN if core[: len(o)] == o), None):
-        core = core[len(found) :]
-    while found := next((c for c in _CLOSERS_EN if core and core[-len(c) :] == c), None):
-        core = core[: -len(found)]
-    return " ".join(core or words) or text
+    begin, end = 0, len(words)
+    while found := next((o for o in _OPENERS_EN if words[begin : begin + len(o)] == o), None):
+        begin += len(found)
+    while found := next(
+        (c for c in _CLOSERS_EN if words[max(begin, end - len(c)) : end] == c), None
+    ):
+        end -= len(found)
+    return " ".join(words[begin:end] or words) or text
 
 
 def _core_chinese(text: str) -> str:
     words = _HESITATIONS_ZH.sub("", text)
-    core = _stripped(_OPENERS_ZH, words)
-    core = _stripped(_CLOSERS_ZH, core)
-    return core or words or text
-
-
-def _stripped(pattern: re.Pattern[str], text: str) -> str:
-    """`text` without what matches, again and again, blanks between included."""
-    while (shorter := pattern.sub("", text).strip()) != text:
-        text = shorter
-    return text
+    begin, end = 0, len(words)
+    while found := _OPENERS_ZH.match(words, begin):
+        begin = found.end()
+    while closer := next((c for c in _CLOSERS_ZH if words.endswith(c, begin, end)), None):
+        end -= len(closer)
+    return words[begin:end] or words or text

@@ -30,7 +30,7 @@ _ANSWER_IN = {
 # 4.5 Chinese characters a second, as measured on ordinary read speech.
 _LETTER_S = 1 / 15
 _IDEOGRAPH_S = 1 / 4.5
-_MARKS_AT_END = re.compile(r"\W+$")
+_OF_A_WORD = re.compile(r"\w")
 # The very end of a word can be missing and the word is heard.
 _TOLERANCE_S = 0.03
 
@@ -158,8 +158,10 @@ def _together(question: Message, next_one: Message) -> Message:
     """Without the mark between them: with a line's end many tokenizers make one token of it, which
     was not there before.
     """
-    asked = _MARKS_AT_END.sub("", question.content)
-    return replace(question, content=f"{asked}\n{next_one.content}")
+    asked = question.content
+    # From its end, for it may be long: it grows with each that is put behind it.
+    end = next((at for at in range(len(asked), 0, -1) if _OF_A_WORD.match(asked, at - 1)), 0)
+    return replace(question, content=f"{asked[:end]}\n{next_one.content}")
 
 
 def _is_exchange(said: Sequence[Message], at: int) -> bool:

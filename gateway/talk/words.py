@@ -133,8 +133,9 @@ _TAKES_BACK = re.compile(
 _MAY_TAKE_BACK = re.compile(
     r"(?:no|hold|shut|forget|quiet|silence|enough|[停等别]|不[是对用要行必]?)\W*", re.IGNORECASE
 )
-_BROKEN_OFF = re.compile(r"\s*(?:…+|\.{2,}|[-–—]+)$")
-_FULL_STOP = re.compile(r"[.。]$")
+# Behind one who broke off, and how many of them at least.
+_BROKEN_OFF = (("…", 1), (".", 2), ("-–—", 1))
+_COMMAS = {".": ",", "。": "，"}
 _ENDS = "?!？！"
 _WIDE_MARKS = "，。、；：？！…"
 _WIDE = re.compile(f"[{_HAN}{_WIDE_MARKS}]")
@@ -268,15 +269,24 @@ def joined(first: str, second: str) -> str:
     the second part cannot begin a sentence ("and of Peru", "和英国"); the dash or the dots of one
     who broke off go. Between Chinese characters and marks stands no blank.
     """
-    first, second = _BROKEN_OFF.sub("", first.rstrip()), second.lstrip()
+    first, second = _without_break(first.rstrip()), second.lstrip()
     if not first or not second:
         return first or second
     goes_on = second[0].islower() or _CARRIES_ON.match(second) is not None
     if goes_on and first[-1] not in _ENDS:
-        first = _FULL_STOP.sub(lambda stop: "," if stop.group() == "." else "，", first)
+        first = first[:-1] + _COMMAS.get(first[-1], first[-1])
         second = second[0].lower() + second[1:]
     wide = _WIDE.fullmatch(first[-1]) and (first[-1] in _WIDE_MARKS or _WIDE.fullmatch(second[0]))
     return f"{first}{second}" if wide else f"{first} {second}"
+
+
+def _without_break(text: str) -> str:
+    """`text` without the dots or the dash at its end, looked for from there: it may be long."""
+    for marks, fewest in _BROKEN_OFF:
+        kept = text.rstrip(marks)
+        if len(text) - len(kept) >= fewest:
+            return kept.rstrip()
+    return text
 
 
 def share_repeated(words: Sequence[str], said: Sequence[str]) -> float:

@@ -5,6 +5,7 @@ same one.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -124,3 +125,10 @@ def test_questions_that_differ_stay_different(one: str, other: str, language: st
 @pytest.mark.parametrize(("text", "language"), [("Hello!", "en"), ("你好。", "zh"), ("Um…", "en")])
 def test_a_question_of_fillers_alone_stays(text: str, language: str) -> None:
     assert normalised(text, language)
+
+
+def test_fillers_without_end_hold_nobody_up() -> None:
+    # What was not answered yet is one question, and grows. It took a quarter of a minute.
+    began_s = time.process_time()
+    assert normalised("吧" * 40_000, "zh") == "吧" * 40_000
+    assert time.process_time() - began_s < 3.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gateway.talk.actions import Call, Message
@@ -124,3 +126,18 @@ def test_an_answer_for_which_something_was_called_stands_each_time() -> None:
         called = [Message("assistant", "", (call,)), Message("tool", "20", (), number)]
         history.face("It is warm outside today.", called)
     assert len(history.prompt("And tomorrow?")) == 9
+
+
+@pytest.mark.parametrize("marks", [" ", ".", "-", "…"])
+def test_lines_of_marks_alone_hold_nobody_up(marks: str) -> None:
+    # As long as may be typed: each took a second and more where a pattern was searched in it.
+    line = f"a{marks * 7998}x"
+    unanswered, answered = History(""), History("")
+    unanswered.carry_on([Message("user", line)] * 20)
+    answer = "It is the same answer again."
+    answered.carry_on([Message("user", line), Message("assistant", answer)] * 20)
+    began_s = time.process_time()
+    (question,) = unanswered.prompt("hi")
+    assert len(question.content) == 20 * len(f"{line} ") + len("hi")
+    assert answered.prompt("hi")[0].content == "\n".join([line] * 20)
+    assert time.process_time() - began_s < 1.0
