@@ -484,6 +484,7 @@ class Session:
 
     def typing(self, text: str) -> None:
         """The visitor has typed `text` so far, and may send it."""
+        self._needs_a_voice()
         self._perform(self._conversation.typing(text, self._clock.now()))
 
     def say(self, text: str, manner: Manner, *, interrupt: bool = False) -> Saying:

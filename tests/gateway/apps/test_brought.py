@@ -164,6 +164,10 @@ async def test_mistakes_are_told_and_the_socket_lives(client: GatewayClient) -> 
             with pytest.raises(GatewayError, match="spoken_by") as refused:
                 await ask("Hello?")
             assert refused.value.code == "invalid_input"
+        async with client.connect(f"{path}/events") as events:
+            await events.send('{"type": "typing", "text": "Is it open?"}')
+            assert "spoken_by" in (await told(events, "invalid_input"))[-1]["message"]
+        await client.call("GET", path)
         for where in ("media?role=speaker", "audio?role=speaker"):
             with pytest.raises(websockets.InvalidStatus) as closed:
                 await client.connect(f"{path}/{where}")
