@@ -22,7 +22,7 @@ from gateway.talk.actions import (
     ReadAhead,
     ResumeAnswer,
 )
-from gateway.talk.turn import Phase, Turn
+from gateway.talk.turn import Turn
 from gateway.tools.doing import ServerTools
 from visavis.serving.errors import VisavisError
 
@@ -91,18 +91,13 @@ class Answering:
         turn.source, turn.known = "llm", self._known(asked)
         if self._knowledge is not None:
             metrics.knowledge_lookups.labels("found" if turn.known else "nothing").inc()
-        held = turn.phase is Phase.HELD
-        await self._stages.begin_answer(
-            turn.number, action.messages, turn.known, held=held, run=action.run
-        )
+        await self._stages.begin_answer(turn, action.messages, run=action.run)
 
     async def go_on_writing(self, turn: Turn, action: ResumeAnswer) -> None:
         """An answer that another language model has begun. Raises StageLostError, OutdatedError."""
         await self._stages.begin_answer(
-            turn.number,
+            turn,
             action.messages,
-            turn.known,
-            held=turn.phase is Phase.HELD,
             last=action.last,
             run=action.run,
             so_far=action.so_far,

@@ -118,12 +118,15 @@ class Performer:
         )
 
     async def _begin(self, turn: Turn, action: actions.BeginAnswer) -> None:
-        if not self._stages.settled:
-            await self._stages.settle()
+        settled = self._stages.settled
+        await self._stages.settle()
+        if self._conversation.turn is not turn:
+            return  # superseded before its stage was asked
+        if not settled:
             held, frame = turn.phase is Phase.HELD, self._playout.motion_frame
             self._feed.announce_again(held=held, motion_frame=frame)
-        if self._conversation.turn is not turn or action.run != turn.text_run.number:
-            return  # superseded before its stage was asked
+        if action.run != turn.text_run.number:
+            return  # it is asked for as another run
         if self._stages.voice_away:
             self._conversation.stage_away(action.turn, "tts", self._stages.voice_away)
         try:

@@ -174,11 +174,20 @@ class StageLease:
         came with. Raises StageLostError if the stage is away, OutdatedError where its replica is
         of an earlier level.
         """
+        await self.send_as_of_then(lambda: request, since=since)
+
+    async def send_as_of_then(
+        self, message: Callable[[], Any | None], *, since: int = BEFORE
+    ) -> None:
+        """As `send`, of what `message` says once the stage is there; None: nothing any more."""
         try:
             async with asyncio.timeout(RETURN_TIMEOUT_S):
                 # One at a time, in the order of the calls.
                 async with self._writing:
                     await self._ready.wait()
+                    request = message()
+                    if request is None:
+                        return
                     if self._replica is not None and self._replica.level < since:
                         raise OutdatedError(
                             "its replica is of an earlier version, and cannot do that"

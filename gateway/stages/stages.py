@@ -29,7 +29,7 @@ from gateway.stages.room import NoRoomError
 from gateway.talk.actions import Action, Emit, Message, ResumeVoice
 from gateway.talk.conversation import Conversation
 from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
-from gateway.talk.turn import Turn
+from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools, offered
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import AtCapacityError, OutdatedError, VisavisError
@@ -203,35 +203,39 @@ class Stages:
 
     async def begin_answer(
         self,
-        turn: int,
+        turn: Turn,
         messages: Sequence[Message],
-        known: tuple[Passage, ...] = (),
         *,
-        held: bool = False,
         last: bool = False,
         run: int = 0,
         so_far: str = "",
         chars: int = 0,
         blocks: int = 0,
     ) -> None:
-        """Let the language model answer. known: of the question; held: it may be thrown away.
+        """Let the language model answer. Where it is waited for, the turn may be confirmed
+        meanwhile, or over, or asked for as another run: it is told as it stands then.
 
         last: as in `continue_answer`, where results are among the messages. run: what it writes is
         marked with it. so_far: of the answer to these, which goes on behind it; chars, blocks: that
         the turn had before it. Raises StageLostError, OutdatedError.
         """
         choice = _behind_results(last=last) if messages[-1].role == "tool" else None
-        begin = llm_pb2.BeginTurn(
-            turn=turn,
-            request=self._request(messages, known, choice),
-            held=held,
-            so_far=so_far,
-            chars=chars,
-            blocks=blocks,
-            run=run,
-        )
-        request = llm_pb2.LlmAttachRequest(begin=begin)
-        await self._leases["llm"].send(request, since=GOES_ON if run else BEFORE)
+
+        def begin() -> llm_pb2.LlmAttachRequest | None:
+            if turn.phase is Phase.CLOSED or run != turn.text_run.number:
+                return None
+            begin = llm_pb2.BeginTurn(
+                turn=turn.number,
+                request=self._request(messages, turn.known, choice),
+                held=turn.phase is Phase.HELD,
+                so_far=so_far,
+                chars=chars,
+                blocks=blocks,
+                run=run,
+            )
+            return llm_pb2.LlmAttachRequest(begin=begin)
+
+        await self._leases["llm"].send_as_of_then(begin, since=GOES_ON if run else BEFORE)
 
     async def continue_answer(
         self,

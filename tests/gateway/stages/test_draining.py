@@ -16,7 +16,8 @@ from tests.gateway.conftest import RunningGateway, until
 from tests.gateway.doubles import KINDS, Double, Doubles
 from tests.gateway.visiting import collect, new_session
 from visavis.client import GatewayClient, GatewaySession
-from visavis.wire.media import Place, TranscriptChunk, TranscriptEvent
+from visavis.wire.media import Chunk, Place, TranscriptChunk, TranscriptEvent, TurnChunk
+from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,6 +84,34 @@ async def test_all_stages_may_go_at_once_and_a_turn_that_begins_then_waits_for_t
         turns = (await client.call("GET", f"/v1/sessions/{session.id}/turns/2")).json()
     assert turns["answer"] == doubles.script.answer
     assert [e for e in events if e["type"] == "error"] == []
+
+
+async def test_an_answer_that_is_prepared_while_stages_go_is_announced_again_as_it_stands(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    """Whatever another one waited for, which is over by then."""
+    async with (
+        client.session() as session,
+        doubles.bus.subscribe(session.id, Kind.TURN) as announced,
+    ):
+        doubles.script.may_attach.clear()
+        configs = len(doubles.seen.of("tts", "config"))
+        await drained(doubles, "tts")
+        await until(lambda: len(doubles.seen.of("tts", "config")) > configs)
+        await session.ask("Is anybody there?")
+        await session.interrupt()
+        await session.typing("Is it open?")
+        async with asyncio.timeout(30):
+            while not (prepared := _turn(await anext(announced))).held:
+                pass
+            doubles.script.may_attach.set()
+            again = _turn(await anext(announced))
+        assert (again.place.turn, again.held) == (prepared.place.turn, True)
+
+
+def _turn(chunk: Chunk) -> TurnChunk:
+    assert isinstance(chunk, TurnChunk)
+    return chunk
 
 
 async def test_what_is_said_while_the_ears_change_is_understood_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Self
@@ -18,19 +19,20 @@ from nats.aio.client import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.playout.attention import Attention, AttentionOrder
+from gateway.session.session import Session
 from gateway.stages import lease, registry
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, eventually, meets, until
 from tests.gateway.doubles import Doubles, FaceDouble
 from tests.gateway.media import film
-from tests.gateway.visiting import collect, first_of, new_session, problem
+from tests.gateway.visiting import Visitor, collect, first_of, new_session, problem
 from visavis.client import GatewayClient, GatewaySession
 from visavis.serving.discovery import Replica, discover
 from visavis.v1 import control_pb2
 from visavis.wire import bus
 from visavis.wire.levels import BEFORE
-from visavis.wire.media import Chunk, PcmChunk, Place, TokenChunk
+from visavis.wire.media import Chunk, PcmChunk, Place, TokenChunk, TranscriptEvent
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -182,6 +184,30 @@ async def test_what_is_asked_while_the_voice_is_away_is_answered_as_it_comes_bac
         assert events[-1]["event"] == "finished"
 
 
+async def test_an_answer_that_is_wanted_by_the_time_its_model_comes_is_begun_as_such(
+    client: GatewayClient,
+    gateway: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was prepared while there was none; one that is over by then is not begun at all."""
+    monkeypatch.setattr(lease, "RETURN_TIMEOUT_S", 30.0)
+    async with client.session() as session:
+        visitor, inside = Visitor(doubles, session), gateway.inside.sessions.get(session.id)
+        await doubles.stop("llm")
+        await eventually(lambda: _is_away(client, f"/v1/sessions/{session.id}", "llm"))
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        for question in ("What is there?", "What is there to see?"):
+            await visitor.does(TranscriptEvent.PAUSED, question, end_of_turn_probability=0.9)
+            await until(partial(_prepares, inside, question))
+        await visitor.does(TranscriptEvent.FINAL, question)
+        turn = (await collect(session, "opened"))[-1]["turn"]
+        await doubles.start("llm")
+        assert (await collect(session, "finished", "failed"))[-1]["event"] == "finished"
+        (begin,) = [request.begin for request in doubles.seen.of("llm", "begin")]
+        assert (begin.turn, begin.held) == (turn, False)
+
+
 @pytest.mark.parametrize("fault", ["killed", "lost its bus"])
 async def test_what_is_said_while_the_recogniser_goes_is_heard_from_its_beginning(
     client: GatewayClient, doubles: Doubles, fault: str
@@ -232,6 +258,10 @@ async def test_what_is_said_while_the_recogniser_goes_is_heard_from_its_beginnin
 def _sound(chunk: Chunk) -> PcmChunk:
     assert isinstance(chunk, PcmChunk)
     return chunk
+
+
+def _prepares(session: Session, question: str) -> bool:
+    return session.turn is not None and session.turn.question == question
 
 
 async def _is_away(client: GatewayClient, path: str, stage: str) -> bool:
