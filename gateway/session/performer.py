@@ -131,11 +131,11 @@ class Performer:
             self._conversation.stage_away(action.turn, "tts", self._stages.voice_away)
         try:
             await self._parts.answering.answer(turn, action)
-            self.perform(self._conversation.sources_known(turn.number))
         except StageLostError as error:
             self._conversation.stage_away(action.turn, "llm", str(error))
         except VisavisError as error:
             self._lost("llm", action.turn, error)
+        self.perform(self._conversation.sources_known(turn.number))
 
     def _confirm(self, action: actions.ConfirmTurn) -> None:
         self._playout.confirm(action.turn)

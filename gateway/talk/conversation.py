@@ -478,9 +478,9 @@ class Conversation:
     def sources_known(self, number: int) -> list[Action]:
         """What of the operator's texts the answer is given; of a held turn it is told with it."""
         turn = self.current(number)
-        if turn is None or turn.phase is Phase.HELD or not turn.known:
+        if turn is None or turn.phase is Phase.HELD:
             return []
-        return [Emit(turn.sources())]
+        return [Emit(event) for event in turn.sources()]
 
     def tools_called(
         self, number: int, text: str, calls: Sequence[Call], now: float, *, run: int = 0

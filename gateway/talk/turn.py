@@ -189,6 +189,7 @@ class Turn:
     """Where its time went, as listeners were told last."""
     lost: dict[str, str] = field(default_factory=dict)
     """Stages that it needs and whose replica has gone, each with what was said of it."""
+    _sources_told: bool = False
     _captions: CaptionText = field(default_factory=CaptionText)
     _blocks_at: list[int] = field(default_factory=list)
     """Where in `tagged` each block stands."""
@@ -386,8 +387,7 @@ class Turn:
             utterance=self.utterance, text=self.question, final=True, turn=self.number
         )
         events: list[ServerEvent] = [said, self.tell("opened")]
-        if self.known:
-            events.append(self.sources())
+        events += self.sources()
         whole = self.text_complete and not self.shown  # blocks come before the last piece
         if self.text or whole:
             events.append(AnswerEvent(turn=self.number, text=self.text, final=whole))
@@ -398,11 +398,14 @@ class Turn:
             events.append(WordsEvent(turn=self.number, words=list(self.words)))
         return events
 
-    def sources(self) -> SourcesEvent:
-        """Where what it is given stands."""
+    def sources(self) -> list[ServerEvent]:
+        """Where what it is given stands, told once."""
+        if not self.known or self._sources_told:
+            return []
+        self._sources_told = True
         told = dict.fromkeys((passage.file, passage.heading) for passage in self.known)
         sources = [TextSource(file=file, heading=heading) for file, heading in told]
-        return SourcesEvent(turn=self.number, sources=sources)
+        return [SourcesEvent(turn=self.number, sources=sources)]
 
     # ------------------------------------------------------------ what tools do for it
 

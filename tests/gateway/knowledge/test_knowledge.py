@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -12,10 +13,11 @@ from gateway.api.events import SourcesEvent, TextSource
 from gateway.knowledge.folder import Knowledge, read_folder
 from gateway.knowledge.passages import LONGEST, Passage, passages_of, size_of
 from gateway.knowledge.search import MOST, Search, terms
+from gateway.stages import lease
 from gateway.talk.actions import Message
 from gateway.talk.conversation import Conversation
 from services.llm.passages import MOST_CHARS
-from tests.gateway.conftest import until
+from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.talk.test_conversation import of
 from tests.gateway.tools.test_tools import TOOLS, next_call
@@ -233,6 +235,40 @@ async def test_passages_go_with_the_question_and_clients_see_where_they_stand(
     assert first.passages[0].source == "visit.md, Opening hours"
     assert first.passages[0].text.startswith("We are open from Tuesday")
     assert not second.passages and not read[0].read_ahead.request.passages
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("prepared", [False, True], ids=["asked", "prepared"])
+async def test_sources_are_told_once_where_the_language_model_comes_late(
+    prepared: bool,
+    client: GatewayClient,
+    gateway: RunningGateway,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To a question that has waited for it too long, and to one that is confirmed as it waits."""
+    monkeypatch.setattr(lease, "RETURN_TIMEOUT_S", 30.0 if prepared else 0.1)
+    async with client.session() as session:
+        await doubles.stop("llm")
+        path = f"/v1/sessions/{session.id}"
+        await eventually(partial(_lacks_model, client, path))
+        if prepared:
+            await session.typing("When do you open on Sundays?")
+        await session.ask("When do you open on Sundays?")
+        events = await collect(session, "opened")
+        if not prepared:
+            inside = gateway.inside.sessions.get(session.id)
+            await until(lambda: inside.turn is not None and inside.turn.lost)
+        await doubles.start("llm")
+        events += await collect(session, "finished", "failed")
+    assert events[-1]["event"] == "finished"
+    assert len([e for e in events if e["type"] == "answer.sources"]) == 1
+    (begin,) = doubles.seen.of("llm", "begin")
+    assert begin.begin.request.passages
+
+
+async def _lacks_model(client: GatewayClient, path: str) -> bool:
+    return (await client.call("GET", path)).json()["stages"]["llm"] is None
 
 
 @pytest.mark.asyncio(loop_scope="module")
