@@ -53,9 +53,13 @@ class Unasked:
         return len(self.sayings) > 0 or self.brought.waits
 
     def say(self, text: str, manner: Manner, *, interrupt: bool, may_begin: bool) -> Saying:
-        """Have `text` said; interrupt: now, in place of everything. Raises SayingsFullError."""
+        """Have `text` said; interrupt: now, in place of everything. may_begin: a turn may; else it
+        is silent until one does. Raises SayingsFullError.
+        """
         if interrupt:
             self.drop("interrupted")
+        if interrupt and not may_begin:
+            self._perform(self._conversation.interrupt("say"), AS_THE_SESSION_SAYS)
         saying = self.sayings.add(text, manner)
         self._emit(SayEvent(say=saying.number, event="waiting", text=text))
         if interrupt and may_begin:

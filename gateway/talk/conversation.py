@@ -260,8 +260,8 @@ class Conversation:
         opened = Emit(turn.tell("opened"))
         return self._settle([*actions, AnnounceTurn(turn.number, reason, opens=True), opened])
 
-    def interrupt(self) -> list[Action]:
-        """The visitor wants silence. Without a turn this does nothing."""
+    def interrupt(self, reason: Reason = "interrupt") -> list[Action]:
+        """Silence is wanted. Without a turn this does nothing."""
         turn, parted = self._turn, self._part()
         if parted:
             self._history.forget_unanswered()
@@ -269,7 +269,7 @@ class Conversation:
             return parted
         if turn.phase is not Phase.HELD and not (turn.heard() or turn.tools.messages()):
             self._history.forget_unanswered()
-        return self._settle([*parted, *self._silence("interrupt")])
+        return self._settle([*parted, *self._silence(reason)])
 
     def begin_anew(self) -> list[Action]:
         """Nobody remembers what was being asked, or waits for its answer. What nobody asked for

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +19,7 @@ from gateway.stages.plain_calls import Passage
 from gateway.talk.actions import Emit
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
-from tests.gateway.conftest import RunningGateway, next_event, until
+from tests.gateway.conftest import RunningGateway, eventually, next_event, until
 from tests.gateway.doubles import Doubles
 from tests.gateway.visiting import Visitor, collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
@@ -147,6 +148,30 @@ async def test_at_once_in_place_of_everything(client: GatewayClient, doubles: Do
     assert sayings(events) == told
     cut = next(e for e in events if e.get("event") == "interrupted")
     assert cut["reason"] == "say"
+
+
+async def test_what_is_said_ends_at_once_though_the_voice_for_what_is_wanted_is_away(
+    client: GatewayClient, doubles: Doubles
+) -> None:
+    doubles.script.voice_s = 20.0
+    async with client.session() as session:
+        await session.ask("Tell me a long story.")
+        await collect(session, "speaking")
+        doubles.script.voice_s = 0.1
+        await doubles.stop("tts")
+        await eventually(partial(_lacks_voice, client, session))
+        await say(client, session, "Please leave the building.", interrupt=True)
+        events = await collect(session, "interrupted", "finished")
+        assert (events[-1]["event"], events[-1]["reason"]) == ("interrupted", "say")
+        await doubles.start("tts")
+        events += await collect(session, "finished", "failed")
+    assert events[-1]["event"] == "finished"
+    assert sayings(events) == [(1, "waiting"), (1, "opened")]
+
+
+async def _lacks_voice(client: GatewayClient, session: GatewaySession) -> bool:
+    told = await client.call("GET", f"/v1/sessions/{session.id}")
+    return told.json()["stages"]["tts"] is None
 
 
 async def test_a_visitor_who_speaks_is_not_spoken_over(
