@@ -65,7 +65,7 @@ class Stopwatch:
 
     def opened(self, turn: int, origin: str, now: float, *, held: bool) -> None:
         """A turn begins; a held one is not understood yet."""
-        if origin in _UNASKED:
+        if origin in _UNASKED or (held and origin == "text"):  # which is typed, and not sent yet
             self.asked(now)
         self._ledger = ledger = Ledger(turn, _ORIGINS.get(origin, "speech"))
         self._called_at_s = None

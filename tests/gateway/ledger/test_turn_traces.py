@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,22 @@ def test_a_turn_is_a_part_of_its_utterance_and_has_its_ledger_as_parts(file: Pat
     assert isinstance(about, dict)
     assert about["visavis.outcome"] == "finished" and about["visavis.turn"] == 3
     assert about["visavis.voice_to_voice_s"] == pytest.approx(0.7)
+
+
+def test_an_answer_that_is_prepared_while_somebody_types_is_no_part_of_what_was_said_before(
+    file: Path,
+) -> None:
+    watch = Stopwatch("s", HostClocks(OURS))
+    watch.caused_by("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    watch.heard(TranscriptChunk(Place("s", 0, 0, 0), TranscriptEvent.FINAL, 1, "Hello?"), 400.0)
+    watch.opened(1, "text", 1000.0, held=True)
+    watch.asked(1001.0)
+    watch.confirmed(1001.0)
+    watch.ended(1, 1005.0)
+    watch.closed(1, "finished")
+    turn = next(span for span in spans(file) if span["name"] == "turn")
+    began, ended = (datetime.fromisoformat(str(turn[at])) for at in ("start_time", "end_time"))
+    assert (turn["parent_id"], (ended - began).total_seconds()) == (None, pytest.approx(5.0))
 
 
 def test_a_turn_that_is_overtaken_is_closed_under_its_own_number(file: Path) -> None:
