@@ -81,7 +81,12 @@ class LearnedAnswer:
     hits: int = 0
 
     @property
+    def asked(self) -> tuple[str, str, str]:
+        """Whose answer, and to what."""
+        return self.persona_digest, self.language, self.question
+
     def key(self) -> tuple[str, str, str]:
+        """What it is found by, worked out anew each time."""
         return self.persona_digest, self.language, normalised(self.question, self.language)
 
     @property
@@ -136,9 +141,10 @@ class LearnedAnswers:
         learned = LearnedAnswer(
             digest_of(speaker.persona), speaker.spoken_language, question, answer, now_s
         )
-        if learned.size_bytes > self._limits.text_bytes or not learned.key[2]:
+        key = learned.key()
+        if learned.size_bytes > self._limits.text_bytes or not key[2]:
             return False
-        self._put(learned)
+        self._put(key, learned)
         self._make_room(now_s)
         return True
 
@@ -167,21 +173,24 @@ class LearnedAnswers:
             raise ValueError(f"it holds no learned answers: {explain(error)}") from None
         if kept.version != _VERSION:
             raise ValueError("it is of another version")
+        # Most are known: each gateway is told all of them whenever one has learned something.
+        keys = {known.asked: key for key, known in self._answers.items()}
         for learned in kept.answers:
             if learned.learned_at_s <= self._forgotten_s:
                 continue
-            known = self._answers.get(learned.key)
+            key = keys.get(learned.asked) or learned.key()
+            known = self._answers.get(key)
             if known is None or known.learned_at_s < learned.learned_at_s:
-                self._put(learned)
+                self._put(key, learned)
         self._make_room(now_s)
 
     def _expired(self, learned: LearnedAnswer, now_s: float) -> bool:
         return now_s - learned.learned_at_s > self._limits.ttl_s
 
-    def _put(self, learned: LearnedAnswer) -> None:
-        before = self._answers.pop(learned.key, None)
+    def _put(self, key: tuple[str, str, str], learned: LearnedAnswer) -> None:
+        before = self._answers.pop(key, None)
         self.text_bytes += learned.size_bytes - (before.size_bytes if before else 0)
-        self._answers[learned.key] = learned
+        self._answers[key] = learned
 
     def _make_room(self, now_s: float) -> None:
         for key in [k for k, a in self._answers.items() if self._expired(a, now_s)]:

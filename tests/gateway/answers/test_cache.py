@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.answers.cache import LEARNED_FILE, AnswerCache, LearnedLimits, Speaker
+from gateway.answers.questions import normalised
 from tests.full_disk import limited_files
 
 NOW = 1_800_000_000.0
@@ -143,6 +144,29 @@ async def test_learned_answers_outlive_the_gateway(cache_of: CacheOf, tmp_path: 
     assert [a.answer for a in again.learned.all(NOW)] == ["A face.", "一张脸。"]
     assert again.learned.text_bytes == cache.learned.text_bytes
     assert {path.name for path in (tmp_path / "new").iterdir()} == {LEARNED_FILE, other.name}
+
+
+def test_what_another_gateway_tells_again_costs_next_to_nothing(
+    cache_of: CacheOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it comes whenever one more is learned somewhere."""
+    other, cache = cache_of(), cache_of()
+    for number in range(20):
+        assert other.learned.learn(f"What is {number}?", "A number.", ADA, NOW + number)
+    compared = []
+
+    def counted(question: str, language: str) -> str:
+        compared.append(question)
+        return normalised(question, language)
+
+    monkeypatch.setattr("gateway.answers.cache.normalised", counted)
+    cache.take_up(other.learned.dump())
+    assert len(compared) == len(cache.learned.all(NOW)) == 20
+    other.learned.learn("And what is one more?", "A number.", ADA, NOW + 30)
+    compared.clear()
+    cache.take_up(other.learned.dump())
+    assert compared == ["And what is one more?"]
+    assert found(cache, "what is one more") == "learned: A number."
 
 
 async def test_what_was_forgotten_on_a_full_disk_does_not_come_back(cache_of: CacheOf) -> None:
