@@ -61,8 +61,8 @@ class BusFeed:
         self._losses = bus.losses
 
     def newly_lost(self) -> bool:
-        """Whether the bus is back that has gone since the newest turn was announced, be it for a
-        moment, and this was not told before.
+        """Whether the bus is back that has gone since the newest turn was announced first, be it
+        for a moment, and this was not told before.
         """
         if not self._bus.connected:
             return False
@@ -97,6 +97,8 @@ class BusFeed:
         motion_frame: of the face, where viewers see it from memory.
         traceparent: of the turn's span.
         """
+        if self._announced is None or turn != self._announced.place.turn:
+            self._losses = self._bus.losses  # one that is confirmed may have been at work by then
         for subscription in self._subscriptions:
             subscription.advance(turn)
         place = Place(self._session, turn, 0, 0)
@@ -106,7 +108,6 @@ class BusFeed:
         self._traceparent = traceparent
         self._put(Kind.TURN, self._announced, traceparent)
         self._clock_seq = 0
-        self._losses = self._bus.losses
 
     def announce_again(self, *, held: bool, motion_frame: int | None) -> None:
         """Say it to a replica that may have come too late for it."""

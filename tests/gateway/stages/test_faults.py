@@ -21,6 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from gateway.playout.attention import Attention, AttentionOrder
 from gateway.session.session import Session
 from gateway.stages import lease, registry
+from gateway.stages.bus_feed import BusFeed
 from tests.fakes import MetricGrowth
 from tests.full_disk import limited_files
 from tests.gateway.conftest import Rig, RunningGateway, eventually, meets, until
@@ -352,6 +353,19 @@ async def test_an_answer_that_is_being_written_has_the_words_of_one_run_of_the_m
                 break
         assert (event["event"], "".join(said)) == ("finished", "One two three four.")
         await eventually(client.answers)
+
+
+async def test_what_a_prepared_answer_has_lost_is_known_once_it_is_wanted(rig: Rig) -> None:
+    lost = await bus.Bus.connect(rig.nats.url, name="lost")
+    feed = BusFeed(lost, "s", {})
+    for turn, reason, noticed in ((3, "confirmed", True), (4, "text", False)):
+        feed.announce(3, "speech", held=True)
+        losses = lost.losses
+        await lost.client.force_reconnect()
+        await until(lambda known=losses + 2: lost.losses == known)
+        feed.announce(turn, reason)
+        assert feed.newly_lost() is noticed
+    await lost.close()
 
 
 async def test_words_that_are_lost_on_their_way_are_written_again(
