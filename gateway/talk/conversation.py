@@ -497,7 +497,7 @@ class Conversation:
         if run != turn.text_run.number:
             return []
         turn.progress_at_s = now
-        turn.tools.called(text, calls)
+        turn.tools.called(text, calls, self.turns.call_ids())
         waits = turn.phase in (Phase.HELD, Phase.STOPPED)
         return self._settle([] if waits else turn.call_tools(now))
 

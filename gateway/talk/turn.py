@@ -555,6 +555,11 @@ class Turns:
         """One that was told of, or is held."""
         return self._kept.get(number)
 
+    def call_ids(self) -> set[str]:
+        """Of what their answers have called."""
+        turns = (*self._kept.values(), *self._discarded)
+        return {call_id for turn in turns for call_id in turn.tools.ids}
+
     def generated(self, number: int, tokens: int) -> int:
         """The language model has written `tokens` and writes no more: how many for nothing."""
         if any(turn.number == number for turn in self._discarded):

@@ -11,8 +11,9 @@ comes of it.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from gateway.talk.actions import Message
@@ -90,9 +91,18 @@ class ToolRounds:
         repeats = bool(self._rounds) and not self._rounds[-1].calls
         return repeats or len(self._rounds) >= self._limits.rounds
 
-    def called(self, text: str, calls: Sequence[Call]) -> None:
-        """The model has said `text` and wants these; `begin` has them done."""
-        known = {call.id for past in self._rounds for call in past.calls}
+    @property
+    def ids(self) -> set[str]:
+        """Of all calls so far."""
+        return {call.id for past in self._rounds for call in past.calls}
+
+    def called(self, text: str, calls: Sequence[Call], taken: Set[str] = frozenset()) -> None:
+        """The model has said `text` and wants these; `begin` has them done.
+
+        taken: ids of other answers' calls, whose results may come late; there are models that
+        number theirs anew in each answer.
+        """
+        known = self.ids | taken
         before = self._rounds[-1].calls if self._rounds else ()
         done = {_asked(call) for call in before}
         named = []
@@ -100,11 +110,9 @@ class ToolRounds:
             if _asked(call) in done:
                 continue
             done.add(_asked(call))
-            unique = call.id if call.id and call.id not in known else f"{call.id}-{number}"
-            while unique in known:
-                unique += "x"
-            known.add(unique)
-            named.append(replace(call, id=unique, index=0))
+            call_id = _first_free(call.id, number, known)
+            known.add(call_id)
+            named.append(replace(call, id=call_id, index=0))
         self._rounds.append(_Round(text, tuple(named)))
 
     def begin(self, now: float) -> tuple[Call, ...]:
@@ -171,6 +179,14 @@ class ToolRounds:
         if len(output) <= most:
             return output
         return f"{output[:most]} […] (cut: {most} of {len(output)} characters)"
+
+
+def _first_free(call_id: str, number: int, known: Set[str]) -> str:
+    """`call_id`, or what comes of it with the first number from this on that is nobody's."""
+    if call_id and call_id not in known:
+        return call_id
+    numbered = (f"{call_id}-{n}" for n in itertools.count(number))
+    return next(free for free in numbered if free not in known)
 
 
 def _asked(call: Call) -> tuple[str, str]:

@@ -105,8 +105,10 @@ def test_an_interruption_ends_the_wait_and_what_was_done_is_remembered(talk: Con
         talk.tool_result("c1", "sunny", 1)
     assert said_next(talk) == [("user", "And?")]
     talk.interrupt()
-    asked(talk, WEATHER)
-    talk.tool_result("c1", "sunny", 1)
+    (again,) = of(asked(talk, WEATHER), CallTool)
+    with pytest.raises(UnknownNameError, match="'c1' waits"):
+        talk.tool_result("c1", "rainy", 1)  # of the first one, though the model calls both "c1"
+    talk.tool_result(again.call.id, "sunny", 1)
     assert said_next(talk)[1:] == [("assistant", ""), ("tool", "sunny"), ("user", "And?")]
 
 
