@@ -217,7 +217,7 @@ class Performer:
     def look_for_losses(self) -> None:
         """Tell the conversation if the bus has gone, be it for a moment, since this was asked."""
         if self._feed.newly_lost():
-            self.perform(self._conversation.bus_lost("the bus connection was lost"))
+            self.perform(self._conversation.bus_lost("the bus connection was lost", self._now()))
             self._stages.hear_anew()
 
     # ------------------------------------------------------------ what it calls

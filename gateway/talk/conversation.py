@@ -394,7 +394,7 @@ class Conversation:
         answers = self._turn is not None and self._turn.phase is not Phase.HELD
         undisturbed = answers and not self.taking.interrupts
         if undisturbed or not self.taking.answers:
-            return self._noted(utterance, text, undisturbed=undisturbed)
+            return self._noted(utterance, text, now, undisturbed=undisturbed)
         _, question = self._asked(utterance, text)
         self._speculation.foreseeing.ended(question, now)
         if forgone := self._speculation.take_forgone():
@@ -412,10 +412,13 @@ class Conversation:
             actions += self._spoken_over(self._voice, now, now)
         return self._settle(actions)
 
-    def _noted(self, utterance: int, text: str, *, undisturbed: bool) -> list[Action]:
+    def _noted(self, utterance: int, text: str, now: float, *, undisturbed: bool) -> list[Action]:
         """The visitor has said `text`, which somebody else answers or nobody."""
-        ends = self._turn is not None and not undisturbed
-        actions = self._silence("speech") if ends else []
+        if undisturbed:  # by now; it may have been stopped before
+            actions = self._resume(now)
+            self._doubts.resolve()
+        else:
+            actions = [] if self._turn is None else self._silence("speech")
         actions.append(Emit(TranscriptEvent(utterance=utterance, text=text, final=True)))
         return self._settle(actions)
 
@@ -566,16 +569,7 @@ class Conversation:
         that one to be started again: `stage_back`.
         """
         turn = self._turn
-        actions: list[Action] = []
-        if stage == "asr":
-            # Another one hears what is being said from its beginning, and tells it as new.
-            cut_off = self._cut_off()
-            if turn is not None and turn.phase is Phase.STOPPED:
-                self._doubts.unheard(now)
-            else:
-                actions += self._resume(now)
-                self._doubts.resolve()
-            actions += [*self._drop_prepared(), *cut_off, *self._ask_again(now)]
+        actions = self._heard_anew(now) if stage == "asr" else []
         if turn is not None and turn.needs(stage):
             turn.lost[stage] = f"{stage}: {message}"
         return self._settle(actions)
@@ -608,16 +602,28 @@ class Conversation:
             return turn.go_on_writing()
         return [ResumeFace(turn.number)] if stage == "face" else turn.go_on_speaking()
 
-    def bus_lost(self, message: str) -> list[Action]:
+    def bus_lost(self, message: str, now: float) -> list[Action]:
         """The bus is back, and anybody may have missed something, we as well: all go on from what
-        is here. What is being said is heard again, and told as new.
+        is here.
         """
-        actions = [*self._drop_prepared(), *self._cut_off()]
-        if (turn := self._turn) is not None:
+        turn, actions = self._turn, self._heard_anew(now)
+        if turn is not None and self._turn is turn:
             actions += self._go_on_from_here(turn, f"bus: {message}")
-        if self._turn is not None:
-            actions += self._go_on_with(self._turn, "face")
+        if turn is not None and self._turn is turn:
+            actions += self._go_on_with(turn, "face")
         return self._settle(actions)
+
+    def _heard_anew(self, now: float) -> list[Action]:
+        """What is being said is heard from its beginning, by another recogniser or the same, and
+        told as new.
+        """
+        actions, cut_off = list[Action](), self._cut_off()
+        if self._turn is not None and self._turn.phase is Phase.STOPPED:
+            self._doubts.unheard(now)
+        else:
+            actions += self._resume(now)
+            self._doubts.resolve()
+        return [*actions, *self._drop_prepared(), *cut_off, *self._ask_again(now)]
 
     def stage_lost_bus(self, stage: str) -> list[Action]:
         """A stage that has a part in turns has missed something, or what it said was lost: its own

@@ -458,7 +458,7 @@ def test_whose_last_words_are_lost_keeps_nothing_waiting(talk: Conversation, par
     talk.paused(1, "What is it?", 0.9, 0)
     talk.token(talk.epoch, "It is a clock.", last=True, now=0)
     talk.voice(talk.epoch, 1.0, last=True, now=0)
-    actions = talk.bus_lost("gone") if part == "bus" else talk.stage_lost("asr", "gone", 1)
+    actions = talk.bus_lost("gone", 1) if part == "bus" else talk.stage_lost("asr", "gone", 1)
     ended = TranscriptEvent(utterance=1, text="", final=True)
     assert of(actions, TranscriptEvent) == [ended], "no other end of it is told"
     assert (talk.state, talk.turn) == ("idle", None)
@@ -486,11 +486,11 @@ def test_all_stages_go_on_from_what_is_here_once_the_bus_is_back(talk: Conversat
     talk.turn.source = "llm"
     talk.token(1, "Hello", last=False, now=0)
     told = [ResumeAnswer(1, asked.messages, 1, "Hello"), ResumeVoice(1, 1, 0, 0.0), ResumeFace(1)]
-    assert talk.bus_lost("gone") == told
+    assert talk.bus_lost("gone", 1) == told
     talk.token(1, " you.", last=True, now=0)
-    assert talk.bus_lost("gone") == [ResumeVoice(1, 2, 0, 0.0), ResumeFace(1)]
+    assert talk.bus_lost("gone", 1) == [ResumeVoice(1, 2, 0, 0.0), ResumeFace(1)]
     talk.voice(1, 2.0, last=True, now=0)
-    assert talk.bus_lost("gone") == [ResumeFace(1)]
+    assert talk.bus_lost("gone", 1) == [ResumeFace(1)]
 
 
 def test_a_voice_that_has_said_more_than_is_written_here_is_cut_back_to_that(
@@ -500,7 +500,7 @@ def test_a_voice_that_has_said_more_than_is_written_here_is_cut_back_to_that(
     talk.token(1, "One. Two.", last=False, now=0)
     ends = [SpokenMark(4, 1.0, pause=True), SpokenMark(9, 2.0, pause=True)]
     talk.voice(1, 4.0, [*ends, SpokenMark(16, 3.5, pause=True)], last=True, now=0)
-    assert of(talk.bus_lost("gone"), ResumeVoice) == [ResumeVoice(1, 1, 9, 2.0)]
+    assert of(talk.bus_lost("gone", 1), ResumeVoice) == [ResumeVoice(1, 1, 9, 2.0)]
     assert talk.turn is not None
     assert (talk.turn.voice_s, talk.turn.voice_complete) == (2.0, False)
 
@@ -510,7 +510,7 @@ def test_a_text_that_nobody_can_write_again_ends_with_the_bus(talk: Conversation
     assert talk.turn is not None
     talk.turn.source = "say"
     talk.token(1, "It is said as", last=False, now=0)
-    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(1, "failed")]
+    assert of(talk.bus_lost("gone", 1), CloseTurn) == [CloseTurn(1, "failed")]
 
 
 @pytest.mark.parametrize(("tokens", "stage"), [(False, "llm"), (True, "tts")])

@@ -15,7 +15,7 @@ from gateway.talk.actions import (
     PauseTurn,
     ResumeTurn,
 )
-from gateway.talk.conversation import Conversation
+from gateway.talk.conversation import Conversation, TurnTaking
 from gateway.talk.history import SpokenMark
 from gateway.talk.speech_over import WORDLESS_S
 from gateway.talk.turn import LONGEST_RETURN_S
@@ -154,13 +154,24 @@ def test_somebody_who_coughs_twice_is_waited_for(stopped: Conversation) -> None:
     assert of(stopped.discarded(2, 3), ResumeTurn) == [ResumeTurn(1, 1.0)]
 
 
+@pytest.mark.parametrize("part", ["asr", "bus"])
 def test_without_ears_the_answer_waits_a_moment_for_others_and_goes_on(
-    stopped: Conversation,
+    stopped: Conversation, part: str
 ) -> None:
+    """Or for the same ones, which hear it again."""
     stopped.partial(1, "I")
-    assert of(stopped.stage_lost("asr", "gone", 2), ResumeTurn) == []
+    lost = stopped.bus_lost("gone", 2) if part == "bus" else stopped.stage_lost("asr", "gone", 2)
+    assert of(lost, ResumeTurn) == []
     assert of(stopped.check(1.9 + WORDLESS_S), ResumeTurn) == []
     assert of(stopped.check(2.1 + WORDLESS_S), ResumeTurn) == [ResumeTurn(1, 1.0)]
+    assert stopped.state == "speaking"
+
+
+def test_an_answer_that_has_stopped_goes_on_where_no_voice_is_to_interrupt_it_any_more(
+    stopped: Conversation,
+) -> None:
+    stopped.taking = TurnTaking(interrupts=False)
+    assert of(stopped.final(1, "And in Peru?", 2), ResumeTurn) == [ResumeTurn(1, 1.0)]
     assert stopped.state == "speaking"
 
 

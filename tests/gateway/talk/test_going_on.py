@@ -151,12 +151,14 @@ def test_what_was_taken_for_the_rest_and_is_none_leaves_the_question(talk: Conve
     assert said(talk) == [("user", "What is the capital of Peru?")]
 
 
-def test_the_question_is_answered_where_nobody_listens_any_more(talk: Conversation) -> None:
+@pytest.mark.parametrize("part", ["asr", "bus"])
+def test_the_question_is_answered_where_nobody_listens_any_more(
+    talk: Conversation, part: str
+) -> None:
     talk.speech_started(2, 1.5)
     talk.partial(2, "And of")
-    assert prompt(talk.stage_lost("asr", "gone", 2))[1:] == [
-        ("user", "What is the capital of Peru?")
-    ]
+    lost = talk.bus_lost("gone", 2) if part == "bus" else talk.stage_lost("asr", "gone", 2)
+    assert prompt(lost)[1:] == [("user", "What is the capital of Peru?")]
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,12 @@ def test_a_tool_is_waited_for_while_the_bus_is_away_if_what_was_said_before_is_h
     talk: Conversation,
 ) -> None:
     asked(talk, WEATHER, text="Let me see.")
-    assert of(talk.bus_lost("gone"), ErrorEvent) == []
+    assert of(talk.bus_lost("gone", 1), ErrorEvent) == []
     assert of(talk.tool_result("c1", "sunny", 1), ContinueAnswer)
     talk.submit_text("And now?", 2)
     talk.token(2, "Let me", last=False, now=2)
     talk.tools_called(2, "Let me see.", [WEATHER], 2)
-    assert of(talk.bus_lost("gone"), CloseTurn) == [CloseTurn(2, "failed")]
+    assert of(talk.bus_lost("gone", 1), CloseTurn) == [CloseTurn(2, "failed")]
 
 
 def test_a_tool_has_its_time_and_its_room(talk: Conversation) -> None:
@@ -216,7 +216,7 @@ def test_something_is_said_and_the_face_does_not_freeze(talk: Conversation) -> N
     actions = talk.check(3)
     assert of(actions, PauseTurn) == [PauseTurn(1, rests=True)]
     assert of(actions, StateEvent) == [StateEvent(state="thinking")]
-    lost = talk.bus_lost("gone")
+    lost = talk.bus_lost("gone", 1)
     assert of(lost, ResumeAnswer) == of(lost, ContinueAnswer) == [], "the results come first"
     talk.tool_result("c1", "sunny", 5)
     talk.token(1, "It is sunny.", last=True, now=5)
