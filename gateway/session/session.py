@@ -511,9 +511,10 @@ class Session:
         """
         self.touch()
         busy = self.state != "idle"
-        self.microphone.begin_anew(self._clock.now())
+        now = self._clock.now()
+        self.microphone.begin_anew(now)
         self._ears.begin_anew()
-        self._perform(self._conversation.begin_anew())
+        self._perform(self._conversation.begin_anew(now))
         return busy
 
     def tool_result(self, call_id: str, output: str) -> None:

@@ -271,14 +271,15 @@ class Conversation:
             self._history.forget_unanswered()
         return self._settle([*parted, *self._silence(reason)])
 
-    def begin_anew(self) -> list[Action]:
-        """Nobody remembers what was being asked, or waits for its answer. What nobody asked for
-        goes on.
+    def begin_anew(self, now: float) -> list[Action]:
+        """Nobody remembers what was being asked or said, or waits for an answer. What nobody asked
+        for goes on.
         """
         actions = self._cut_off()
-        if self._turn is not None and not self._turn.question:
-            return self._settle(actions)
-        return self._settle([*actions, *self.interrupt()])
+        unasked = self._turn is not None and not self._turn.question
+        actions += self._resume(now) if unasked else self.interrupt()
+        self._doubts.resolve()
+        return self._settle(actions)
 
     def speech_started(
         self, utterance: int, now: float, began_s: float | None = None

@@ -65,6 +65,28 @@ def test_a_voice_that_lasts_stops_it_and_keeps_it(talk: Conversation) -> None:
     assert talk.turn is not None
 
 
+def test_what_nobody_asked_for_goes_on_where_nobody_knows_who_has_stopped_it(
+    talk: Conversation,
+) -> None:
+    """The machine has slept meanwhile."""
+    talk.finished(1, 2)
+    talk.speak_unasked("say", 5)
+    talk.speech_started(1, 6)
+    assert talk.state == "listening"
+    assert of(talk.begin_anew(7), ResumeTurn) == [ResumeTurn(2, 0.0)]
+    assert talk.state == "thinking"
+
+
+def test_a_voice_of_before_does_not_stop_what_is_being_prepared(talk: Conversation) -> None:
+    talk.finished(1, 2)
+    talk.speech_started(1, 2.1)
+    talk.begin_anew(2.5)
+    (begin,) = of(talk.typing("Is it open?", 3), BeginAnswer)
+    assert talk.voice_persists() == []
+    (opened,) = of(talk.submit_text("Is it open?", 4), TurnEvent)
+    assert (opened.turn, opened.event) == (begin.turn, "opened")
+
+
 @pytest.mark.parametrize("word", ["Uh-huh.", "Right, OK.", "嗯"])
 def test_a_listener_s_word_lets_it_go_on_from_the_word_that_was_cut(
     stopped: Conversation, word: str
