@@ -19,6 +19,7 @@ from gateway.api.problems import code_of
 from gateway.background import Background
 from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
 from gateway.realtime.protocol import effects as to_do
+from gateway.session.session import Session
 from gateway.stages.plain_calls import PlainCalls, Speaking, Written
 from gateway.tools.offers import Call
 from visavis.serving.errors import VisavisError
@@ -32,9 +33,14 @@ class Making:
     """
 
     def __init__(
-        self, plain: PlainCalls, background: Background, note: Callable[[to_do.Outcome], None]
+        self,
+        plain: PlainCalls,
+        session: Session,
+        background: Background,
+        note: Callable[[to_do.Outcome], None],
     ) -> None:
         self._plain = plain
+        self._session = session
         self._background = background
         self._note = note
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -65,7 +71,8 @@ class Making:
 
     async def _writing(self, effect: to_do.Write) -> str:
         text, calls, last = "", list[Call](), Written("")
-        async with aclosing(self._plain.write(effect.wanted, admitted=True)) as pieces:
+        session, at = self._session.id, self._session.stages.instances["llm"] or ""
+        async with aclosing(self._plain.write(effect.wanted, session=session, at=at)) as pieces:
             async for piece in pieces:
                 last, text = piece, text + ("" if piece.block else piece.text)
                 calls += piece.calls

@@ -144,15 +144,16 @@ class PlainCalls:
         return list(dict.fromkeys(e.model for s in states for e in s.engines if e.model))
 
     async def write(
-        self, wanted: Wanted, model: str = "", *, admitted: bool = False
+        self, wanted: Wanted, model: str = "", *, session: str = "", at: str = ""
     ) -> AsyncGenerator[Written, None]:
         """An answer as it is written. model: a replica that runs it; "": any.
 
-        admitted: for a session that was let in: what is predicted of one more does not count.
+        session: for this one, which was let in: what is predicted of one more does not count, and
+        where no slot is free that of its lease answers. at: the replica that has that lease.
         Raises InvalidInputError, AtCapacityError, StageLostError, UnknownNameError.
         """
-        request = generation(wanted)
-        answers = self._answers("llm", lambda stub: stub.Generate(request), model, admitted)
+        request, admitted = generation(wanted, session), bool(session)
+        answers = self._answers("llm", lambda stub: stub.Generate(request), model, admitted, at)
         async with aclosing(answers):
             async for told in answers:
                 calls = (Call(c.id, c.name, c.arguments_json, c.index) for c in told.tool_calls)
@@ -169,7 +170,10 @@ class PlainCalls:
     async def speak(
         self, text: str | Growing[str], how: Speaking, *, admitted: bool = False
     ) -> AsyncGenerator[Sound, None]:
-        """A text as it is spoken, or as it is written. admitted, raises: as `write`."""
+        """A text as it is spoken, or as it is written. Raises as `write`.
+
+        admitted: for a session that was let in: what is predicted of one more does not count.
+        """
         config = tts_pb2.SynthesisConfig(
             language=how.language, voice=how.voice, speed=how.speed, style=how.style
         )
@@ -193,7 +197,7 @@ class PlainCalls:
     async def recognise(
         self, pcm: NDArray[np.int16], language: str, *, admitted: bool = False
     ) -> Recognised:
-        """The text of a recording, [N] int16 at 16 kHz. admitted, raises: as `write`."""
+        """The text of a recording, [N] int16 at 16 kHz. admitted, raises: as `speak`."""
         if len(pcm) > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
             raise InvalidInputError(
                 f"file: it is longer than {LONGEST_RECORDING_S / 60:.0f} minutes; ask for it with "
@@ -243,11 +247,19 @@ class PlainCalls:
                     yield Recognised(heard.text, heard.language, _passages(heard.words))
 
     async def _answers(
-        self, service: str, begin: Callable[[Any], Any], model: str = "", admitted: bool = False
+        self,
+        service: str,
+        begin: Callable[[Any], Any],
+        model: str = "",
+        admitted: bool = False,
+        at: str = "",
     ) -> AsyncGenerator[Any, None]:
-        """The messages of one call, on the first replica that takes it."""
+        """The messages of one call, on the first replica that takes it. at: this one is asked
+        first.
+        """
         failed: VisavisError | None = None
-        for state in await self._taking(service, model, admitted):
+        taking = await self._taking(service, model, admitted)
+        for state in sorted(taking, key=lambda state: state.replica.instance != at):
             call, begun = begin(self._registry.stub(state.replica)), False
             messages = aiter(call)
             try:
@@ -329,8 +341,8 @@ def _recognition(language: str, *, recorded: bool = True) -> asr_pb2.Recognition
     )
 
 
-def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
-    """As it goes over the wire."""
+def generation(wanted: Wanted, session: str = "") -> llm_pb2.GenerateRequest:
+    """As it goes over the wire. session: for which it is asked by a call of its own."""
     return llm_pb2.GenerateRequest(
         messages=[
             llm_pb2.Message(
@@ -363,4 +375,5 @@ def generation(wanted: Wanted) -> llm_pb2.GenerateRequest:
             llm_pb2.KnownPassage(source=known.source, text=known.text) for known in wanted.known
         ],
         spoken=wanted.spoken,
+        session=session,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -73,6 +74,7 @@ class SlotPool:
         self.slots = slots
         # Oldest first, each with the session that it served last.
         self._free: dict[int, str] = dict.fromkeys(range(slots), "")
+        self._users = Counter[int]()
 
     @property
     def free(self) -> int:
@@ -86,10 +88,19 @@ class SlotPool:
         own = [slot for slot, last in self._free.items() if session and last == session]
         slot = own[0] if own else next(iter(self._free))
         del self._free[slot]
+        with self.share(slot, session):
+            yield slot
+
+    @contextlib.contextmanager
+    def share(self, slot: int, session: str) -> Iterator[int]:
+        """A slot that is held already: it is free again once all have left it."""
+        self._users[slot] += 1
         try:
             yield slot
         finally:
-            self._free[slot] = session
+            self._users[slot] -= 1
+            if not self._users[slot]:
+                self._free[slot] = session
 
 
 class LlmService:
@@ -159,6 +170,8 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self._backend = backend
         self.leases = leases
         self._slots = SlotPool(backend.slots)
+        self._sessions: dict[str, AnsweringSession] = {}
+        """That are attached, by their names."""
         leases.free_slots = lambda: self._slots.free
         self._read_slots: dict[int, Place] = {}
         """Where the persona was read, or is being read, with the place of that."""
@@ -167,7 +180,7 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self, request: llm_pb2.GenerateRequest, context: _Context
     ) -> AsyncIterator[llm_pb2.GenerateResponse]:
         wanted = read_request(request)
-        with self._slots.hold() as slot:
+        async with self._slot_for(request.session) as slot:
             answer = self._generator.answer(wanted, slot)
             try:
                 async with contextlib.aclosing(answer.pieces) as pieces:
@@ -181,16 +194,33 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
             completion_tokens=answer.ledger.completion_tokens,
         )
 
+    @contextlib.asynccontextmanager
+    async def _slot_for(self, name: str) -> AsyncIterator[int]:
+        """Where an answer apart from turns is written. A session that was let in finds room in the
+        slot of its lease, where there is no other. Raises AtCapacityError.
+        """
+        async with contextlib.AsyncExitStack() as held:
+            session = self._sessions.get(name)
+            if session is not None and not self._slots.free:
+                slot = await held.enter_async_context(session.between_turns())
+                if self._sessions.get(name) is session:  # it has not left meanwhile
+                    yield held.enter_context(self._slots.share(slot, name))
+                    return
+            yield held.enter_context(self._slots.hold(name))
+
     async def Attach(
         self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
     ) -> AsyncIterator[control_pb2.AttachEvent]:
         first = await read_config(requests, "Attach")
         name, admitted = first.config.session, first.config.admitted
-        attached = self.leases.attach(name, admitted=admitted)
-        with attached as stage, self._slots.hold(name) as slot:
+        with contextlib.ExitStack() as held:
+            stage = held.enter_context(self.leases.attach(name, admitted=admitted))
+            slot = held.enter_context(self._slots.hold(name))
             self._hand_over(slot)
             meter = self.leases.admission.meter
             session = AnsweringSession(stage, slot, self._generator, meter, self.read_persona)
+            self._sessions[name] = session
+            held.callback(self._sessions.pop, name)
 
             async def on_request(request: llm_pb2.LlmAttachRequest) -> None:
                 match request.WhichOneof("request"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -169,6 +169,15 @@ class AnsweringSession(StageWork):
         self._beginning = Beginning()
         # What is being read is the beginning of what is asked next: the answer waits for it.
         self._at_slot = asyncio.Lock()
+
+    @contextlib.asynccontextmanager
+    async def between_turns(self) -> AsyncIterator[int]:
+        """The slot, for an answer that is none of a turn's, while nothing of a turn is written."""
+        if self._reading is not None:
+            self._reading.give_up()
+        async with self._at_slot:
+            self._read = None  # it is not what the slot holds any more
+            yield self._slot
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._keep_reading(), self._ready_slot()]

@@ -186,6 +186,10 @@ class Double:
     async def request(self, session: str, request: Any) -> None:
         """A later message of the stream."""
 
+    def has_room_for(self, session: str) -> bool:
+        """For a call beside its lease, or of nobody's: ""."""
+        return self.leases < self.script.slots or session in self._had
+
     def status(self) -> control_pb2.ServiceStatus:
         return control_pb2.ServiceStatus(
             service=self.name,

@@ -307,6 +307,49 @@ async def test_a_failure_in_the_middle_ends_the_tokens_and_is_told(bus: Bus) -> 
     assert (failed.turn, failed.code, failed.message) == (1, "UNAVAILABLE", "the model is gone")
 
 
+async def test_who_holds_the_last_slot_is_answered_in_it_between_his_turns(bus: Bus) -> None:
+    backend = FakeBackend(Delta("Once"), slots=1, hang=True)
+    async with (
+        serving(backend, bus) as stub,
+        bus.subscribe("last", Kind.TOKENS) as tokens,
+        attached(stub, "last") as lease,
+    ):
+        code, _ = await refused(stub.Generate(request(session="other")))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await lease.write(begin(1))
+        assert await next_text(tokens) == "Once"
+        beside = stub.Generate(request("And beside?", session="last"))
+        assert (await lease.read()).turn_started.turn == 1
+        await announce(bus, "last", 2)
+        assert (await lease.read()).turn_finished.cancelled
+        assert (await beside.read()).text == "Once"
+        # A turn that begins meanwhile waits.
+        await lease.write(begin(2, "And now?"))
+        assert (await lease.read()).turn_started.turn == 2
+        backend.deltas, backend.hang = tuple(words("Well")), False
+        beside.cancel()
+        assert "".join(c.text for c in await tokens_of_turn(tokens, 2)) == "Well"
+    asked = [r.messages[-1].content for r in backend.requests if r.messages[-1].content != "."]
+    assert asked == ["Hello", "And beside?", "And now?"]
+
+
+async def test_a_slot_is_free_once_the_lease_and_what_was_asked_beside_it_have_left(
+    bus: Bus,
+) -> None:
+    backend = FakeBackend(Delta("Once"), slots=1, hang=True)
+    async with serving(backend, bus) as stub:
+        async with attached(stub, "first") as lease:
+            beside = stub.Generate(request(session="first"))
+            assert (await beside.read()).text == "Once"
+            await lease.done_writing()
+            assert await lease.read() is grpc.aio.EOF
+        assert "all 1 slots" in (await refused(stub.Generate(request())))[1]
+        beside.cancel()
+        await asyncio.wait_for(backend.freed.wait(), 30)
+        async with attached(stub, "second"):
+            pass
+
+
 async def test_a_turn_that_was_begun_elsewhere_goes_on_with_its_numbers(bus: Bus) -> None:
     backend = FakeBackend(*map(Delta, (" it", " is:\n", "```\nz\n```")))
     async with (

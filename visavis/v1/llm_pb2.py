@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from visavis.v1 import control_pb2 as visavis_dot_v1_dot_control__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/llm.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\"\xcf\x01\n\x07Message\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x18.visavis.v1.Message.Role\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12(\n\ntool_calls\x18\x03 \x03(\x0b\x32\x14.visavis.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\"K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\n\n\x06SYSTEM\x10\x01\x12\x08\n\x04USER\x10\x02\x12\r\n\tASSISTANT\x10\x03\x12\x08\n\x04TOOL\x10\x04\"L\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\",\n\x0cKnownPassage\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"o\n\nToolChoice\x12)\n\x04mode\x18\x01 \x01(\x0e\x32\x1b.visavis.v1.ToolChoice.Mode\x12\x0c\n\x04name\x18\x02 \x01(\t\"(\n\x04Mode\x12\x08\n\x04\x41UTO\x10\x00\x12\x08\n\x04NONE\x10\x01\x12\x0c\n\x08REQUIRED\x10\x02\"\xec\x02\n\x0fGenerateRequest\x12%\n\x08messages\x18\x01 \x03(\x0b\x32\x13.visavis.v1.Message\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x18\n\x0btemperature\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x0c\n\x04stop\x18\x04 \x03(\t\x12\x11\n\x04seed\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x06 \x01(\x02H\x02\x88\x01\x01\x12)\n\x05tools\x18\x07 \x03(\x0b\x32\x1a.visavis.v1.ToolDefinition\x12+\n\x0btool_choice\x18\x08 \x01(\x0b\x32\x16.visavis.v1.ToolChoice\x12\x18\n\x10one_call_at_most\x18\t \x01(\x08\x12*\n\x08passages\x18\n \x03(\x0b\x32\x18.visavis.v1.KnownPassage\x12\x0e\n\x06spoken\x18\x0b \x01(\x08\x42\x0e\n\x0c_temperatureB\x07\n\x05_seedB\x08\n\x06_top_p\"\xb9\x01\n\x10GenerateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\rfinish_reason\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\r\x12-\n\ntool_calls\x18\x05 \x03(\x0b\x32\x19.visavis.v1.ToolCallDelta\x12\r\n\x05\x62lock\x18\x06 \x01(\r\x12\x10\n\x08language\x18\x07 \x01(\t\"P\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x04 \x01(\t\"\xf5\x01\n\x10LlmAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.LlmAttachConfigH\x00\x12&\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x15.visavis.v1.BeginTurnH\x00\x12+\n\nread_ahead\x18\x03 \x01(\x0b\x32\x15.visavis.v1.ReadAheadH\x00\x12)\n\x05go_on\x18\x04 \x01(\x0b\x32\x18.visavis.v1.ContinueTurnH\x00\x12\'\n\x03say\x18\x05 \x01(\x0b\x32\x18.visavis.v1.SayMeanwhileH\x00\x42\t\n\x07request\"4\n\x0fLlmAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\"9\n\tReadAhead\x12,\n\x07request\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\"\x91\x01\n\tBeginTurn\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\x0e\n\x06so_far\x18\x04 \x01(\t\x12\r\n\x05\x63hars\x18\x05 \x01(\r\x12\x0e\n\x06\x62locks\x18\x06 \x01(\r\x12\x0b\n\x03run\x18\x07 \x01(\r\"J\n\x0c\x43ontinueTurn\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\"*\n\x0cSayMeanwhile\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t2\xe3\x01\n\rLanguageModel\x12G\n\x08Generate\x12\x1b.visavis.v1.GenerateRequest\x1a\x1c.visavis.v1.GenerateResponse0\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.LlmAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14visavis/v1/llm.proto\x12\nvisavis.v1\x1a\x18visavis/v1/control.proto\"\xcf\x01\n\x07Message\x12&\n\x04role\x18\x01 \x01(\x0e\x32\x18.visavis.v1.Message.Role\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\x12(\n\ntool_calls\x18\x03 \x03(\x0b\x32\x14.visavis.v1.ToolCall\x12\x14\n\x0ctool_call_id\x18\x04 \x01(\t\"K\n\x04Role\x12\x14\n\x10ROLE_UNSPECIFIED\x10\x00\x12\n\n\x06SYSTEM\x10\x01\x12\x08\n\x04USER\x10\x02\x12\r\n\tASSISTANT\x10\x03\x12\x08\n\x04TOOL\x10\x04\"L\n\x0eToolDefinition\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\x12\x17\n\x0fparameters_json\x18\x03 \x01(\t\",\n\x0cKnownPassage\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0c\n\x04text\x18\x02 \x01(\t\"o\n\nToolChoice\x12)\n\x04mode\x18\x01 \x01(\x0e\x32\x1b.visavis.v1.ToolChoice.Mode\x12\x0c\n\x04name\x18\x02 \x01(\t\"(\n\x04Mode\x12\x08\n\x04\x41UTO\x10\x00\x12\x08\n\x04NONE\x10\x01\x12\x0c\n\x08REQUIRED\x10\x02\"\xfd\x02\n\x0fGenerateRequest\x12%\n\x08messages\x18\x01 \x03(\x0b\x32\x13.visavis.v1.Message\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x18\n\x0btemperature\x18\x03 \x01(\x02H\x00\x88\x01\x01\x12\x0c\n\x04stop\x18\x04 \x03(\t\x12\x11\n\x04seed\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x06 \x01(\x02H\x02\x88\x01\x01\x12)\n\x05tools\x18\x07 \x03(\x0b\x32\x1a.visavis.v1.ToolDefinition\x12+\n\x0btool_choice\x18\x08 \x01(\x0b\x32\x16.visavis.v1.ToolChoice\x12\x18\n\x10one_call_at_most\x18\t \x01(\x08\x12*\n\x08passages\x18\n \x03(\x0b\x32\x18.visavis.v1.KnownPassage\x12\x0e\n\x06spoken\x18\x0b \x01(\x08\x12\x0f\n\x07session\x18\x0c \x01(\tB\x0e\n\x0c_temperatureB\x07\n\x05_seedB\x08\n\x06_top_p\"\xb9\x01\n\x10GenerateResponse\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\rfinish_reason\x18\x02 \x01(\t\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x04 \x01(\r\x12-\n\ntool_calls\x18\x05 \x03(\x0b\x32\x19.visavis.v1.ToolCallDelta\x12\r\n\x05\x62lock\x18\x06 \x01(\r\x12\x10\n\x08language\x18\x07 \x01(\t\"P\n\rToolCallDelta\x12\r\n\x05index\x18\x01 \x01(\r\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x16\n\x0e\x61rguments_json\x18\x04 \x01(\t\"\xf5\x01\n\x10LlmAttachRequest\x12-\n\x06\x63onfig\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.LlmAttachConfigH\x00\x12&\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x15.visavis.v1.BeginTurnH\x00\x12+\n\nread_ahead\x18\x03 \x01(\x0b\x32\x15.visavis.v1.ReadAheadH\x00\x12)\n\x05go_on\x18\x04 \x01(\x0b\x32\x18.visavis.v1.ContinueTurnH\x00\x12\'\n\x03say\x18\x05 \x01(\x0b\x32\x18.visavis.v1.SayMeanwhileH\x00\x42\t\n\x07request\"4\n\x0fLlmAttachConfig\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x10\n\x08\x61\x64mitted\x18\x08 \x01(\x08\"9\n\tReadAhead\x12,\n\x07request\x18\x01 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\"\x91\x01\n\tBeginTurn\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\x12\x0c\n\x04held\x18\x03 \x01(\x08\x12\x0e\n\x06so_far\x18\x04 \x01(\t\x12\r\n\x05\x63hars\x18\x05 \x01(\r\x12\x0e\n\x06\x62locks\x18\x06 \x01(\r\x12\x0b\n\x03run\x18\x07 \x01(\r\"J\n\x0c\x43ontinueTurn\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12,\n\x07request\x18\x02 \x01(\x0b\x32\x1b.visavis.v1.GenerateRequest\"*\n\x0cSayMeanwhile\x12\x0c\n\x04turn\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t2\xe3\x01\n\rLanguageModel\x12G\n\x08Generate\x12\x1b.visavis.v1.GenerateRequest\x1a\x1c.visavis.v1.GenerateResponse0\x01\x12\x43\n\x06\x41ttach\x12\x1c.visavis.v1.LlmAttachRequest\x1a\x17.visavis.v1.AttachEvent(\x01\x30\x01\x12\x44\n\tGetStatus\x12\x1c.visavis.v1.GetStatusRequest\x1a\x19.visavis.v1.ServiceStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -45,23 +45,23 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_TOOLCHOICE_MODE']._serialized_start=467
   _globals['_TOOLCHOICE_MODE']._serialized_end=507
   _globals['_GENERATEREQUEST']._serialized_start=510
-  _globals['_GENERATEREQUEST']._serialized_end=874
-  _globals['_GENERATERESPONSE']._serialized_start=877
-  _globals['_GENERATERESPONSE']._serialized_end=1062
-  _globals['_TOOLCALLDELTA']._serialized_start=1064
-  _globals['_TOOLCALLDELTA']._serialized_end=1144
-  _globals['_LLMATTACHREQUEST']._serialized_start=1147
-  _globals['_LLMATTACHREQUEST']._serialized_end=1392
-  _globals['_LLMATTACHCONFIG']._serialized_start=1394
-  _globals['_LLMATTACHCONFIG']._serialized_end=1446
-  _globals['_READAHEAD']._serialized_start=1448
-  _globals['_READAHEAD']._serialized_end=1505
-  _globals['_BEGINTURN']._serialized_start=1508
-  _globals['_BEGINTURN']._serialized_end=1653
-  _globals['_CONTINUETURN']._serialized_start=1655
-  _globals['_CONTINUETURN']._serialized_end=1729
-  _globals['_SAYMEANWHILE']._serialized_start=1731
-  _globals['_SAYMEANWHILE']._serialized_end=1773
-  _globals['_LANGUAGEMODEL']._serialized_start=1776
-  _globals['_LANGUAGEMODEL']._serialized_end=2003
+  _globals['_GENERATEREQUEST']._serialized_end=891
+  _globals['_GENERATERESPONSE']._serialized_start=894
+  _globals['_GENERATERESPONSE']._serialized_end=1079
+  _globals['_TOOLCALLDELTA']._serialized_start=1081
+  _globals['_TOOLCALLDELTA']._serialized_end=1161
+  _globals['_LLMATTACHREQUEST']._serialized_start=1164
+  _globals['_LLMATTACHREQUEST']._serialized_end=1409
+  _globals['_LLMATTACHCONFIG']._serialized_start=1411
+  _globals['_LLMATTACHCONFIG']._serialized_end=1463
+  _globals['_READAHEAD']._serialized_start=1465
+  _globals['_READAHEAD']._serialized_end=1522
+  _globals['_BEGINTURN']._serialized_start=1525
+  _globals['_BEGINTURN']._serialized_end=1670
+  _globals['_CONTINUETURN']._serialized_start=1672
+  _globals['_CONTINUETURN']._serialized_end=1746
+  _globals['_SAYMEANWHILE']._serialized_start=1748
+  _globals['_SAYMEANWHILE']._serialized_end=1790
+  _globals['_LANGUAGEMODEL']._serialized_start=1793
+  _globals['_LANGUAGEMODEL']._serialized_end=2020
 # @@protoc_insertion_point(module_scope)

@@ -67,7 +67,7 @@ class ToolChoice(_message.Message):
     def __init__(self, mode: _Optional[_Union[ToolChoice.Mode, str]] = ..., name: _Optional[str] = ...) -> None: ...
 
 class GenerateRequest(_message.Message):
-    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most", "passages", "spoken")
+    __slots__ = ("messages", "max_tokens", "temperature", "stop", "seed", "top_p", "tools", "tool_choice", "one_call_at_most", "passages", "spoken", "session")
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class GenerateRequest(_message.Message):
     ONE_CALL_AT_MOST_FIELD_NUMBER: _ClassVar[int]
     PASSAGES_FIELD_NUMBER: _ClassVar[int]
     SPOKEN_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[Message]
     max_tokens: int
     temperature: float
@@ -90,7 +91,8 @@ class GenerateRequest(_message.Message):
     one_call_at_most: bool
     passages: _containers.RepeatedCompositeFieldContainer[KnownPassage]
     spoken: bool
-    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ..., passages: _Optional[_Iterable[_Union[KnownPassage, _Mapping]]] = ..., spoken: _Optional[bool] = ...) -> None: ...
+    session: str
+    def __init__(self, messages: _Optional[_Iterable[_Union[Message, _Mapping]]] = ..., max_tokens: _Optional[int] = ..., temperature: _Optional[float] = ..., stop: _Optional[_Iterable[str]] = ..., seed: _Optional[int] = ..., top_p: _Optional[float] = ..., tools: _Optional[_Iterable[_Union[ToolDefinition, _Mapping]]] = ..., tool_choice: _Optional[_Union[ToolChoice, _Mapping]] = ..., one_call_at_most: _Optional[bool] = ..., passages: _Optional[_Iterable[_Union[KnownPassage, _Mapping]]] = ..., spoken: _Optional[bool] = ..., session: _Optional[str] = ...) -> None: ...
 
 class GenerateResponse(_message.Message):
     __slots__ = ("text", "finish_reason", "prompt_tokens", "completion_tokens", "tool_calls", "block", "language")

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import quote
 
+import grpc
 import httpx
 import numpy as np
 import pytest
@@ -51,6 +52,8 @@ class Llm(LlmDouble):
         await self.bus.publish(Kind.TOKENS, TokenChunk(place, said))
 
     async def Generate(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        if not self.has_room_for(request.session):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "all slots are taken")
         results = [m.content for m in request.messages if m.role == llm_pb2.Message.TOOL]
         if request.tools and not results:
             call = llm_pb2.ToolCallDelta(id="c1", name="look", arguments_json='{"at": 1}')
@@ -266,6 +269,20 @@ async def test_who_has_taken_the_last_place_is_answered_in_text_and_heard_whole(
         finally:
             doubles.script.slots = there_were
             await gateway.inside.registry.refresh()
+
+
+async def test_what_is_written_for_a_session_is_asked_of_the_replica_that_has_it(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        has_it = doubles.running["llm"]
+        assert isinstance(has_it, Llm)
+        await doubles.start("llm")  # which has more room
+        await gateway.inside.registry.refresh()
+        before = has_it.written
+        await client.ask("What is it?", output_modalities=["text"])
+        assert has_it.written == before + 1
 
 
 async def test_an_answer_that_is_written_apart_waits_for_a_voice_that_comes_back(
