@@ -91,7 +91,8 @@ class Link:
         """So many samples of it are all of what is being said, as the client says."""
         self._sounding = asyncio.Event()
         self._background = Background()
-        self._making = Making(gateway.plain, session, self._background, self._note)
+        patience_s = gateway.settings.answer_timeout_s
+        self._making = Making(gateway.plain, session, self._background, self._note, patience_s)
         self._spoken: dict[str, int] = {}
         """Pieces of the reply that the session is saying as it is written."""
         self.why = ""

@@ -20,16 +20,23 @@ from gateway.background import Background
 from gateway.playout.pacing import RATE_HZ as PLAYED_RATE_HZ
 from gateway.realtime.protocol import effects as to_do
 from gateway.session.session import Session
-from gateway.stages.plain_calls import PlainCalls, Speaking, Written
+from gateway.stages.plain_calls import (
+    LONGEST_RECORDING_S,
+    RECOGNISED_RATE_HZ,
+    PlainCalls,
+    Speaking,
+    Written,
+)
 from gateway.tools.offers import Call
-from visavis.serving.errors import VisavisError
+from visavis.serving.errors import AtCapacityError, VisavisError
 from visavis.wire.json_objects import is_json_object
 
 
 class Making:
     """Does such work for one client, and tells what comes of it.
 
-    note: takes the news. background: owns the tasks.
+    note: takes the news. background: owns the tasks. patience_s: so long a recording waits for a
+    recogniser.
     """
 
     def __init__(
@@ -38,11 +45,14 @@ class Making:
         session: Session,
         background: Background,
         note: Callable[[to_do.Outcome], None],
+        patience_s: float,
     ) -> None:
         self._plain = plain
         self._session = session
         self._background = background
         self._note = note
+        self._patience_s = patience_s
+        self._unread_samples = 0
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def write(self, effect: to_do.Write, how: Speaking) -> None:
@@ -99,12 +109,20 @@ class Making:
         self._note(to_do.Sounded(effect.reply, np.zeros(0, np.int16), rate_hz, last=True))
 
     async def _recognise(self, effect: to_do.Recognise) -> None:
+        before, samples = self._unread_samples, len(effect.pcm)
+        self._unread_samples += samples
         try:
-            with self._plain.recordings.hold():
-                heard = await self._plain.recognise(effect.pcm, effect.language, admitted=True)
+            if before and before + samples > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
+                minutes = LONGEST_RECORDING_S / 60
+                raise AtCapacityError(f"recordings: {minutes:.0f} minutes wait to be read already")
+            heard = await self._plain.recognise_in_line(
+                effect.pcm, effect.language, self._patience_s
+            )
             self._note(to_do.Recognised(effect.of, heard.text, heard.passages))
         except VisavisError as error:
             self._note(failed(effect.of, error))
+        finally:
+            self._unread_samples -= samples
 
 
 def failed(of: str, error: VisavisError) -> to_do.Failed:

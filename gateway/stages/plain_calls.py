@@ -40,6 +40,8 @@ LONGEST_RECORDING_S = 600.0
 """For `recognise`; `recognise_on` takes any."""
 SPEECHES_AT_ONCE = 16
 RECORDINGS_AT_ONCE = 8
+_AGAIN_S = 0.25
+"""Until replicas that read as many recordings as they can are asked once more."""
 _TEXT_CHARS = 1000
 """Of a text that a voice gets at once."""
 _ELSEWHERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -136,6 +138,8 @@ class PlainCalls:
         self._speeches = CallLimit(SPEECHES_AT_ONCE, "speeches")
         self.recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings")
         """Each is held in memory: as a file, and as samples."""
+        self._line = asyncio.Semaphore(RECORDINGS_AT_ONCE)
+        """Of what visitors have said: no upload is before it."""
         self.streamed_recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings that are streamed")
 
     def models(self, service: str) -> list[str]:
@@ -212,6 +216,24 @@ class PlainCalls:
         async with aclosing(answers):
             told = await anext(answers)
         return Recognised(told.text, told.language, _passages(told.words))
+
+    async def recognise_in_line(
+        self, pcm: NDArray[np.int16], language: str, within_s: float
+    ) -> Recognised:
+        """As `recognise`, what a visitor of a session has said: it waits while others are read.
+
+        within_s: behind these it is asked for no more than once.
+        """
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + within_s
+        async with self._line:
+            while True:
+                try:
+                    return await self.recognise(pcm, language, admitted=True)
+                except AtCapacityError:
+                    if loop.time() >= until_s:
+                        raise
+                await asyncio.sleep(_AGAIN_S)
 
     async def recognise_on(
         self, pcm: NDArray[np.int16], language: str

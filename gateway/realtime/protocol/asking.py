@@ -23,7 +23,7 @@ from gateway.realtime.protocol.config import (
     check_choice,
     refusal_of,
 )
-from gateway.realtime.protocol.items import Item, Items, item_of, messages_of
+from gateway.realtime.protocol.items import Item, Items, item_of
 from gateway.realtime.protocol.reply import Asked, NewId
 from gateway.stages.plain_calls import Wanted
 from gateway.talk.actions import Message
@@ -149,7 +149,7 @@ def request_of(content: object, config: SessionConfig) -> Request:
         raise refusal_of(error, "response") from None
 
 
-def items_in(given: Sequence[Any], items: Items, new_id: NewId) -> list[Item]:
+def _items_in(given: Sequence[Any], items: Items, new_id: NewId) -> list[Item]:
     """What stands in a response's `input`. Raises RefusedError."""
     found = []
     for i, content in enumerate(given):
@@ -178,11 +178,11 @@ def said_of(items: Items, but: Item | None) -> tuple[str, tuple[Message, ...]]:
     return of_system, tuple(said for said in messages if said.role != "system")
 
 
-def messages_for(request: Request, items: Items, new_id: NewId) -> list[Message]:
+def items_for(request: Request, items: Items, new_id: NewId) -> list[Item]:
     """The conversation that a response answers to. Raises RefusedError."""
     if request.input is None:
-        return items.messages()
-    return messages_of(items_in(request.input, items, new_id))
+        return list(items)
+    return _items_in(request.input, items, new_id)
 
 
 def _offer(tool: Tool) -> ToolOffer:

@@ -313,6 +313,8 @@ class Hearing:
         unread = self._unread.pop(of, None)
         if unread is None:
             return []
+        if (item := self._items.find(unread.item)) is not None:
+            item.unreadable = code, message
         error = {"type": "transcription_error", "code": code, "message": message, "param": None}
         failed = "conversation.item.input_audio_transcription.failed"
         where = {"item_id": unread.item, "content_index": unread.part}

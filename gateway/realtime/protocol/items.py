@@ -51,6 +51,8 @@ class Item:
     """Of an answer that is spoken."""
     heard: str | None = None
     """What was heard of it, where that is less than what was said."""
+    unreadable: tuple[str, str] | None = None
+    """Code and message: why nobody will know what is said in its sound."""
 
     @property
     def text(self) -> str:

@@ -6,7 +6,7 @@ Pure. Events that come out of it have no id yet.
 from __future__ import annotations
 
 from gateway.openai.errors import RefusedError
-from gateway.realtime.protocol.asking import Request, messages_for, prompt_of, request_of, said_of
+from gateway.realtime.protocol.asking import Request, items_for, prompt_of, request_of, said_of
 from gateway.realtime.protocol.config import SessionConfig
 from gateway.realtime.protocol.effects import (
     Answer,
@@ -23,7 +23,7 @@ from gateway.realtime.protocol.effects import (
     Written,
 )
 from gateway.realtime.protocol.hearing import Hearing
-from gateway.realtime.protocol.items import Items
+from gateway.realtime.protocol.items import Items, messages_of
 from gateway.realtime.protocol.replies import Replies
 from gateway.realtime.protocol.reply import Event, NewId, Reply
 
@@ -78,7 +78,7 @@ class Responses:
 
     def begin(self, request: Request) -> list[Effect]:
         """Begin one, once what it answers has been read. Raises RefusedError."""
-        messages_for(request, self._items, self._new_id)  # what is wrong with it is told at once
+        items_for(request, self._items, self._new_id)  # what is wrong with it is told at once
         asked = request.asked(self._conversation_id, by_channel=self._by_channel)
         reply, events = self._replies.create(asked, request.form)
         if self._hearing.reads([item.id for item in self._items]):
@@ -114,8 +114,11 @@ class Responses:
         return effects
 
     def _work(self, reply: Reply, request: Request) -> list[Effect]:
-        """Have a reply made."""
-        messages = messages_for(request, self._items, self._new_id)
+        """Have a reply made, unless what it would answer could not be read."""
+        items = items_for(request, self._items, self._new_id)
+        if items and items[-1].unreadable is not None:
+            return _sent(self._replies.made(Failed(reply.id, *items[-1].unreadable)))
+        messages = messages_of(items)
         own = request.instructions
         instructions = self.config.instructions if own is None else own
         prompt = prompt_of(instructions, self.language, messages)

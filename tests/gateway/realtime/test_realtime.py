@@ -624,11 +624,25 @@ def test_all_responses_that_wait_for_a_recording_are_made() -> None:
     apart = {"conversation": "none", "output_modalities": ["text"]}
     for response in ({}, *[apart] * 4):
         assert kinds(talk.say("response.create", response=response)) == ["response.created"]
-    # Also where it cannot be read, which is told.
     (reading,) = talk.of(to_do.Recognise)
-    failed, *_ = talk.hear(to_do.Failed(reading.of, "at_capacity", "asr: full"))
-    assert failed["type"].endswith("transcription.failed")
+    talk.hear(to_do.Recognised(reading.of, "How are you?"))
     assert (len(talk.of(to_do.Answer)), len(talk.of(to_do.Write))) == (1, 4)
+
+
+def test_what_could_not_be_read_is_not_answered_as_if_nothing_had_been_said() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None}}})
+    talk.record()
+    talk.say("response.create")
+    (reading,) = talk.of(to_do.Recognise)
+    failed, done = talk.hear(to_do.Failed(reading.of, "at_capacity", "asr: full"))
+    assert failed["type"].endswith("transcription.failed")
+    details = done["response"]["status_details"]
+    assert (details["type"], details["error"]["code"]) == ("failed", "at_capacity")
+    assert kinds(talk.say("response.create")) == ["response.created", "response.done"]
+    assert not talk.of(to_do.Answer) and not talk.of(to_do.Write)
+    talk.ask()
+    talk.say("response.create")
+    assert len(talk.of(to_do.Answer)) == 1, "what was said since is answered"
 
 
 def test_what_a_response_waits_to_answer_may_be_deleted() -> None:

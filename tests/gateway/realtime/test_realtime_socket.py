@@ -21,6 +21,7 @@ from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from numpy.typing import NDArray
 
 from gateway.realtime.protocol.sound import LONGEST_APPEND_BYTES
+from gateway.stages.plain_calls import RECORDINGS_AT_ONCE
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
@@ -76,7 +77,13 @@ class Tts(TtsDouble):
 
 
 class Asr(AsrDouble):
+    busy = 0
+    """So many more calls find it reading as many recordings as it can."""
+
     async def Recognize(self, request: Any, context: Any) -> Any:
+        if self.busy:
+            self.busy -= 1
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "recordings: 1 are answered")
         return asr_pb2.RecognizeResponse(text="What is it?", language="en")
 
 
@@ -283,6 +290,27 @@ async def test_what_is_written_for_a_session_is_asked_of_the_replica_that_has_it
         before = has_it.written
         await client.ask("What is it?", output_modalities=["text"])
         assert has_it.written == before + 1
+
+
+async def test_what_a_visitor_has_said_is_read_however_many_files_are(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    asr = doubles.running["asr"]
+    assert isinstance(asr, Asr)
+    detection: dict[str, Any] = {"turn_detection": None, "transcription": {}}
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(Client.connect(gateway))
+        await client.update(output_modalities=["text"], audio={"input": detection})
+        for _ in range(RECORDINGS_AT_ONCE):
+            stack.enter_context(gateway.inside.plain.recordings.hold())
+        asr.busy = 2
+        await client.speak()
+        await client.say("input_audio_buffer.commit")
+        await client.say("response.create")
+        done = await client.until("response.done")
+        assert done["response"]["status"] == "completed"
+        told = [e for e in client.heard if e["type"].endswith("transcription.completed")]
+        assert told[0]["transcript"] == "What is it?" and asr.busy == 0
 
 
 async def test_an_answer_that_is_written_apart_waits_for_a_voice_that_comes_back(
