@@ -23,6 +23,8 @@ _CHUNK_S = 0.1
 _SPEECH_LEVEL = 60.0
 _SILENCE_S = 0.6
 SPEECHES_WAITING = 64
+_JOINED_SAMPLES = 1024
+"""Pieces that are shorter together are one: each takes a hundred bytes beside its samples."""
 
 
 @dataclass
@@ -100,7 +102,11 @@ class BroughtSpeech:
         if self._bringing is None:
             raise OutOfOrderError("sound: no speech was begun")
         if len(pcm) and self._bringing in self._speeches:
-            self._bringing.pieces.append(pcm)
+            pieces = self._bringing.pieces
+            if pieces and len(pieces[-1]) + len(pcm) <= _JOINED_SAMPLES:
+                pieces[-1] = np.concatenate((pieces[-1], pcm))
+            else:
+                pieces.append(pcm)
             self._bringing.held += len(pcm)
 
     def end(self) -> None:

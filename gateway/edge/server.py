@@ -41,6 +41,9 @@ _LARGEST_HEAD_BYTES = 65_536
 _UNSENT_BYTES, _UNWRITTEN_BYTES = 16_384, 4_096
 # A packet of a microphone, which is taken before the next one comes.
 _SMALL_BYTES, _MOST_WAITING = 4096, 2
+# Taken apart at once. Of the 256 kB that come in at most, frames of a letter would stand in the way
+# of all sessions for half a second.
+_AT_ONCE_BYTES = 8192
 # Whoever decides whether this process lives is heard however many others there are.
 _ALWAYS_HEARD = f"GET {LIVE_PATH} ".encode()
 
@@ -147,7 +150,8 @@ class _Sockets(WebSocketsSansIOProtocol):
     """A WebSocket, which ends with a client that reads nothing.
 
     uvicorn stops reading at each message until it has been taken: two system calls for each packet
-    of a microphone. Here small ones may wait while the next is read.
+    of a microphone. Here small ones may wait while the next is read. And it takes all that has come
+    apart, and gives it to an application that wants it, before anybody else is let in.
 
     A handshake that was answered with an HTTP error is complete: uvicorn takes it for one that the
     application forgot, and logs each as an error of it.
@@ -156,6 +160,9 @@ class _Sockets(WebSocketsSansIOProtocol):
     def __init__(self, guard: ConnectionGuard, **server: Any) -> None:
         super().__init__(**server)
         self._guard = guard
+        self._came = bytearray()
+        """That is not taken apart yet; no more is read meanwhile."""
+        self._going_on: asyncio.Handle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -168,10 +175,49 @@ class _Sockets(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.drop(self)
+        self._came.clear()
         super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if len(data) <= _AT_ONCE_BYTES and not self._came:
+            super().data_received(data)
+            return
+        self._came += data
+        self.transport.pause_reading()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take apart what has come, then read more, once the application has what was there."""
+        if self.read_paused or self._going_on is not None:
+            return
+        if self._came:
+            self._going_on = self.loop.call_soon(self._take_apart)
+        else:
+            self.transport.resume_reading()
+
+    def _take_apart(self) -> None:
+        self._going_on = None
+        if self.transport.is_closing():
+            self._came.clear()
+            return
+        piece = bytes(self._came[:_AT_ONCE_BYTES])
+        del self._came[:_AT_ONCE_BYTES]
+        super().data_received(piece)
+        self._go_on()
+
+    async def receive(self) -> Any:
+        if not self.queue.empty():
+            await asyncio.sleep(0)  # others are let in; cancelled here, nothing is lost
+        message = await self.queue.get()
+        if self.read_paused and self.queue.empty():
+            self.read_paused = False
+            self._go_on()
+        return message
 
     async def send(self, message: Any) -> None:
         await super().send(message)
+        if self._came:
+            self._go_on()  # what comes behind the end is taken apart, too: the client's own end
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
 

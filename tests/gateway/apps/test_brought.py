@@ -8,6 +8,7 @@ import asyncio
 import importlib.util
 import json
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -236,6 +237,23 @@ async def test_it_is_bounded_and_in_order() -> None:
     speech.begin(8_000)
     speech.end()
     assert speech.next() is None and not speech.waits, "there was no sound in it"
+
+
+async def test_what_comes_sample_by_sample_takes_no_more_memory_than_in_packets() -> None:
+    speech, taken, count = BroughtSpeech(), list[int](), 50_000
+    speech.begin(RATE_HZ)
+    tracemalloc.start()
+    try:
+        for n in range(count):
+            speech.add(np.frombuffer(n.to_bytes(2, "little"), "<i2"))
+        assert tracemalloc.get_traced_memory()[0] < 3 * 2 * count
+    finally:
+        tracemalloc.stop()
+    speech.end()
+    speech.next()
+    for piece in speech.due(10.0):
+        taken += piece.pcm.view(np.uint16).tolist()
+    assert taken == list(range(count))
 
 
 async def test_utterances_are_found_in_a_track() -> None:

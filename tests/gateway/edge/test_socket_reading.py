@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 import websockets
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from gateway.edge.server import server_config
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import served, until
+from visavis.serving.lifetime.supervision import end_tasks
 
 PACKET = bytes(640)
 """20 ms of a microphone."""
@@ -41,13 +43,42 @@ class Taker:
 
 
 @contextlib.asynccontextmanager
-async def socket_to(app: Taker) -> AsyncIterator[websockets.ClientConnection]:
+async def turns(app: Taker, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[int]]:
+    """How many frames were taken apart, and messages taken, each time before another task's turn:
+    the most of each.
+    """
+    apart, most = 0, [0, 0]
+    take_apart = WebSocketsSansIOProtocol.handle_bytes
+
+    def counted(self: WebSocketsSansIOProtocol, frame: Any) -> None:
+        nonlocal apart
+        apart += 1
+        take_apart(self, frame)
+
+    async def another() -> None:
+        before = [0, 0]
+        while True:
+            await asyncio.sleep(0)
+            now = [apart, len(app.taken)]
+            most[:] = [max(m, n - b) for m, n, b in zip(most, now, before, strict=True)]
+            before = now
+
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "handle_bytes", counted)
+    task = asyncio.create_task(another())
+    try:
+        yield most
+    finally:
+        await end_tasks([task])
+
+
+@contextlib.asynccontextmanager
+async def socket_to(app: Taker, path: str = "/") -> AsyncIterator[websockets.ClientConnection]:
     """A client of the gateway's web server in front of `app`."""
     config = server_config(app, GatewaySettings(), drain_s=1)
     config.host, config.port, config.lifespan = "127.0.0.1", 0, "off"
     async with (
         served(config) as port,
-        websockets.connect(f"ws://127.0.0.1:{port}/", compression=None) as client,
+        websockets.connect(f"ws://127.0.0.1:{port}{path}", compression=None) as client,
     ):
         yield client
 
@@ -97,3 +128,46 @@ async def test_who_sends_faster_than_is_taken_waits_and_nothing_is_lost(
         await sending
         await until(lambda: len(app.taken) == len(sent))
     assert app.taken == sent
+
+
+async def test_a_flood_of_tiny_messages_lets_others_in_and_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = Taker()
+    app.may.set()
+    letters = [bytes([n % 251]) for n in range(37_000)]
+    flood = b"".join(b"\x82\x81\0\0\0\0" + letter for letter in letters)
+    async with socket_to(app) as client, turns(app, monkeypatch) as most:
+        client.transport.write(flood)
+        await until(lambda: len(app.taken) == len(letters))
+        await client.send(b"to the end")  # and it goes on
+        await until(lambda: app.taken[-1] == b"to the end")
+    assert app.taken[:-1] == letters
+    assert most[0] <= 8192 // 7 + 1 and most[1] == 1
+
+
+async def test_a_large_message_is_read_in_pieces_and_whole() -> None:
+    app = Taker()
+    app.may.set()
+    large = bytes(range(256)) * 4_000
+    async with socket_to(app, "/v1/realtime") as client:
+        for message in (large, PACKET, large):
+            await client.send(message)
+        await until(lambda: len(app.taken) == 3)
+    assert app.taken == [large, PACKET, large]
+
+
+async def test_who_is_sent_away_in_the_midst_of_a_flood_ends_as_others_do() -> None:
+    class Ends(Taker):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            if scope["type"] != "websocket":
+                return
+            await receive()
+            await send({"type": "websocket.accept"})
+            await receive()
+            await send({"type": "websocket.close", "code": 4410})
+
+    async with socket_to(Ends()) as client:
+        client.transport.write(b"\x82\x81\0\0\0\0x" * 37_000)
+        await asyncio.wait_for(client.wait_closed(), 20)
+        assert client.close_code == 4410
