@@ -158,7 +158,21 @@ def _items_in(given: Sequence[Any], items: Items, new_id: NewId) -> list[Item]:
             found.append(items.get(content.get("id"), f"{param}.id"))
         else:
             found.append(item_of(content, new_id("item"), param))
+            _check_read(found[-1], param)
     return found
+
+
+def _check_read(item: Item, param: str) -> None:
+    """Raises RefusedError where there is sound in it of which nobody has said what it says."""
+    for index, part in enumerate(item.parts):
+        if "text" not in part and (part["transcript"] is None or "audio" in part):
+            where = f"{param}.content.{index}"
+            raise RefusedError(
+                f"{where}: sound is not listened to here; give its transcript, or put it into the "
+                "conversation and refer to that by an item_reference",
+                where,
+                "unsupported_parameter",
+            )
 
 
 def prompt_of(instructions: str, language: str, messages: Sequence[Message]) -> list[Message]:

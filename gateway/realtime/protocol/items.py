@@ -263,10 +263,11 @@ def _part(part: object, side: str, param: str) -> dict[str, Any]:
     if kind in _TEXTS:
         return {"type": f"{side}_text", "text": _string(part, "text", param)}
     if kind in _SOUNDS:
-        # What a recording says comes with it, or has to be found out.
         said = part.get("transcript")
         told = {"type": f"{side}_audio", "transcript": said if isinstance(said, str) else None}
-        return told | ({"audio": part["audio"]} if part.get("audio") else {})
+        # What a recording says comes with it, or has to be found out; else its sound is of no use.
+        unread = side == "input" and not told["transcript"] and part.get("audio")
+        return told | ({"audio": part["audio"]} if unread else {})
     if kind == "input_image":
         message = f"{param}: pictures cannot be looked at here"
         raise RefusedError(message, param, "unsupported_parameter")

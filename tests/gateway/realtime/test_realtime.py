@@ -688,6 +688,43 @@ def test_each_part_of_a_message_has_words_of_its_own() -> None:
     assert talk.of(to_do.Answer)[0].prompt[-1].content == "Which is it? This? Or this?"
 
 
+def test_of_the_sound_of_a_message_no_more_is_kept_than_has_to_be_read() -> None:
+    talk = Talk()
+    cat = {"audio": sound(0.5), "transcript": "A cat."}
+    for role, part in (
+        ("user", {"type": "input_audio"} | cat),
+        ("user", {"type": "input_audio", "audio": {"no": "sound"}, "transcript": "A cat."}),
+        ("assistant", {"type": "output_audio"} | cat),
+        ("assistant", {"type": "output_audio", "audio": sound(0.5)}),
+    ):
+        item = {"type": "message", "role": role, "content": [part]}
+        *_, done = talk.say("conversation.item.create", item=item)
+        kept = talk.say("conversation.item.retrieve", item_id=done["item"]["id"])[0]["item"]
+        told = {"type": part["type"], "transcript": part.get("transcript")}
+        assert kept["content"] == done["item"]["content"] == [told]
+    assert not talk.of(to_do.Recognise)
+
+
+def test_sound_in_what_a_response_is_to_answer_is_refused_and_a_reference_to_it_is_not() -> None:
+    talk = Talk()
+    message = {"type": "message", "role": "user"}
+    question = message | {"content": [{"type": "input_audio", "audio": sound(0.5)}]}
+    apart = {"conversation": "none", "output_modalities": ["text"]}
+    (error,) = talk.say("response.create", response=apart | {"input": [question]})
+    told = (error["error"]["param"], error["error"]["code"])
+    assert told == ("response.input.0.content.0", "unsupported_parameter")
+    assert not talk.of(to_do.Write)
+    read = {"type": "input_audio", "audio": sound(0.5), "transcript": "What is it?"}
+    asked = apart | {"input": [message | {"content": [read]}]}
+    assert kinds(talk.say("response.create", response=asked)) == ["response.created"]
+    talk.say("conversation.item.create", item=question | {"id": "question"})
+    by_name = {"input": [{"type": "item_reference", "id": "question"}]}
+    talk.say("response.create", response=apart | by_name)
+    talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].of, "And this?"))
+    asked_for = [write.wanted.messages[-1].content for write in talk.of(to_do.Write)]
+    assert asked_for == ["What is it?", "And this?"]
+
+
 def test_text_alone_is_written_and_nothing_is_spoken() -> None:
     talk = Talk({"output_modalities": ["text"], "max_output_tokens": 50})
     talk.ask()
