@@ -193,8 +193,8 @@ def cross_origin(app: FastAPI, settings: GatewaySettings) -> None:
             CORSMiddleware,
             allow_origin_regex=origins_pattern(settings.allowed_origins),
             allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            # The last one is sent by OpenAI's SDK for agents.
-            allow_headers=["Authorization", "Content-Type", "X-OpenAI-Agents-SDK"],
+            # OpenAI's SDKs say a lot of themselves, and more with each version.
+            allow_headers=["*"],
             expose_headers=["Location", "Retry-After"],
             max_age=600,
         )

@@ -258,7 +258,8 @@ async def test_pages_of_allowed_origins_use_the_api_and_no_others(
     before = {
         "Origin": APP_PAGE,
         "Access-Control-Request-Method": "POST",
-        "Access-Control-Request-Headers": "authorization, content-type",
+        # As OpenAI's SDK for JavaScript asks.
+        "Access-Control-Request-Headers": "authorization,content-type,x-stainless-lang",
     }
     for origin, may in ((APP_PAGE, True), ("https://apps.example", False), (SHOP, False)):
         answer = await http.options("/v1/sessions", headers={**before, "Origin": origin})
