@@ -212,6 +212,7 @@ class Link:
         else:
             effects = self._read(message)
         await self._perform_all(effects)
+        await asyncio.sleep(0)  # who says a lot at once lets others in
 
     def _read(self, message: str | bytes) -> list[to_do.Effect]:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 
 from gateway.api.choices import MAX_PERSONA_CHARACTERS, JsonSchema, Language, Name, ToolName
 from gateway.api.events import why_of
@@ -20,8 +21,8 @@ LOWEST_RATE_HZ, HIGHEST_RATE_HZ = 8_000, 48_000
 RATE_HZ = 24_000
 _MOST_TOOLS = 64
 _MOST_LANGUAGES = 100
-_LARGEST_BYTES = 500_000
-"""As JSON: it is gone through, and told back, with each update."""
+_LARGEST_BYTES, _LARGEST_KEPT_BYTES = 100_000, 4_000
+"""As JSON, of all and of what is only kept: it is gone through, and told back, with each update."""
 _OPEN_AI_TELEPHONE = ("audio/pcmu", "audio/pcma")
 _MERGED = ("audio", "input", "output", "format", "turn_detection", "transcription")
 """Objects that an update changes in part; any other is taken as a whole."""
@@ -180,6 +181,16 @@ WantedChoice: TypeAlias = Literal["auto", "none", "required"] | NamedTool
 OutputTokens: TypeAlias = Annotated[int, Field(ge=1, le=4096)] | Literal["inf"]
 
 
+def _small(value: Any) -> Any:
+    if len(to_json(value)) > _LARGEST_KEPT_BYTES:
+        raise ValueError(f"larger than {_LARGEST_KEPT_BYTES // 1000} kB")
+    return value
+
+
+Kept: TypeAlias = Annotated[Any, AfterValidator(_small)]
+"""Nothing is done with it here."""
+
+
 class SessionConfig(_Part):
     """A session as its client has set it."""
 
@@ -191,11 +202,11 @@ class SessionConfig(_Part):
     tool_choice: WantedChoice = "auto"
     parallel_tool_calls: bool | None = None
     max_output_tokens: OutputTokens = "inf"
-    truncation: Any = "auto"
-    tracing: Any = None
-    prompt: Any = None
-    include: Any = None
-    reasoning: Any = None
+    truncation: Kept = "auto"
+    tracing: Kept = None
+    prompt: Kept = None
+    include: Kept = None
+    reasoning: Kept = None
     avatar: Name = ""
     """Ours: the face that is worn, where there are pictures."""
 
@@ -279,7 +290,9 @@ def updated(config: SessionConfig, change: object) -> SessionConfig:
                 f"session.{name}",
                 "unknown_parameter",
             )
-    before = config.model_dump(mode="json")
+    before = dict(config)  # what does not change was gone through
+    if "audio" in change:
+        before["audio"] = config.audio.model_dump(mode="json")
     wanted = {key: value for key, value in change.items() if key not in _FIXED}
     if wanted["type"] != config.type:
         message = f"session.type: it is {config.type!r} and cannot be changed"

@@ -157,13 +157,15 @@ class Dialogue:
         wanted = event.get("session")
         if wanted is None:
             raise RefusedError("session: it is missing", "session", "missing_required_parameter")
-        config = updated(self.config, wanted)
+        before, config = self.config, updated(self.config, wanted)
         self._check(config, config.wanted_voice)
         self.config = self._responses.config = config
         self._responses.language = self.language
         effects = self._stamped(self._hearing.configure(config))
+        renewed = config.instructions != before.instructions
+        memory = [self._responses.memory()] if renewed else []
         told = self._send([{"type": "session.updated", "session": self._told()}])
-        return [*effects, Configure(config), self._responses.memory(), *told]
+        return [*effects, Configure(config), *memory, *told]
 
     def _append(self, event: Mapping[str, Any]) -> list[Effect]:
         if self._by_channel:

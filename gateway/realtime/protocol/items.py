@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from pydantic_core import from_json
@@ -178,11 +178,19 @@ class Items:
 def messages_of(items: Iterable[Item]) -> list[Message]:
     """Items as messages; those of a side that follow each other are one."""
     said: list[Message] = []
-    texts: dict[int, list[str]] = {}
-    """What messages are made of, by their places."""
+    role: Any = ""
+    texts: list[str] = []
+    """Of the side that speaks."""
+
+    def close() -> None:
+        if texts:
+            said.append(Message(role, _in_one(texts)))
+            texts.clear()
+
     for item in items:
         match item.kind:
             case "function_call":
+                close()
                 call = Call(item.call_id, item.name, item.arguments or "{}")
                 if said and said[-1].calls:
                     before = said.pop()
@@ -190,21 +198,24 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
                 else:
                     said.append(Message("assistant", "", (call,)))
             case "function_call_output":
+                close()
                 said.append(Message("tool", item.output, tool_call_id=item.call_id))
             case _ if text := item.text.strip():
-                if not said or said[-1].role != item.role or said[-1].calls:
-                    role: Any = item.role
-                    said.append(Message(role, ""))
-                texts.setdefault(len(said) - 1, []).append(text)
-    for place, pieces in texts.items():
-        said[place] = replace(said[place], content=_in_one(pieces))
+                if role != item.role:
+                    close()
+                    role = item.role
+                texts.append(text)
+    close()
     return said
 
 
 def _in_one(pieces: Iterable[str]) -> str:
     """All as one text. What has lines, such as code, keeps them to itself."""
+    pieces = [piece for piece in pieces if piece]
+    if len(pieces) < 2:
+        return "".join(pieces)
     told, lines = list[str](), False
-    for piece in filter(None, pieces):
+    for piece in pieces:
         lines = lines or "\n" in piece
         told += [*(("\n" if lines else " ",) if told else ()), piece]
     return "".join(told)

@@ -178,6 +178,7 @@ def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
 def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
     talk, invalid, form = Talk(), "invalid_value", {"type": "audio/pcm", "rate": 1}
     hush = {"noise_reduction": {"type": "loud"}}
+    many = [GO | {"name": f"go{n}", "description": "x" * 2000} for n in range(60)]
     wrong: list[tuple[dict[str, Any], str, str]] = [
         ({}, "session.type", "missing_required_parameter"),
         ({"type": "transcription"}, "session.type", invalid),
@@ -190,7 +191,8 @@ def test_what_is_wrong_with_an_update_is_told_by_name() -> None:
         ({"tools": [{"name": "a.b"}]}, "session.tools.0.name", invalid),
         ({"tools": [{"name": "a"}] * 2}, "session.tools", invalid),
         ({"tools": [TOOL], "tool_choice": GO}, "session.tool_choice", invalid),
-        ({"tracing": {"group_id": "x" * 500_000}}, "session", invalid),
+        ({"prompt": [[]] * 160_000}, "session.prompt", invalid),
+        ({"tools": many}, "session", invalid),
     ]
     for session, param, why in wrong:
         whole = {"type": "realtime"} | session if session else session

@@ -7,6 +7,7 @@ import base64
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import quote
@@ -20,6 +21,7 @@ import websockets
 from aiortc import RTCConfiguration, RTCPeerConnection, RTCSessionDescription
 from numpy.typing import NDArray
 
+from gateway.realtime.link import Link
 from gateway.realtime.protocol.sound import LONGEST_APPEND_BYTES
 from gateway.stages.plain_calls import RECORDINGS_AT_ONCE
 from tests.fakes import MetricGrowth
@@ -406,6 +408,24 @@ async def test_large_and_wrong_messages(gateway: RunningGateway) -> None:
         assert told.value == 5
         await client.say("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")
+
+
+async def test_who_says_a_lot_at_once_lets_others_in(gateway: RunningGateway) -> None:
+    answered = MetricGrowth("gateway_realtime_errors_total", code="invalid_event")
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        [session] = gateway.inside.sessions.all()
+        [link] = [one for one in session.followers if isinstance(one, Link)]
+        for _ in range(100):
+            link.said_at_once("{")  # as by a data channel
+        seen = [0.0]
+        async with asyncio.timeout(20):
+            while seen[-1] < 100:
+                await asyncio.sleep(0)
+                seen.append(answered.value)
+        assert max(now - before for before, now in pairwise(seen)) == 1
+        for _ in range(100):
+            await client.until("error")
 
 
 async def test_many_sessions_at_once(gateway: RunningGateway, doubles: Doubles) -> None:
