@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,10 +35,12 @@ from gateway.session.session import Session
 from gateway.stages.plain_calls import Speaking
 from gateway.talk.conversation import TurnTaking
 from gateway.talk.microphone import RATE_HZ
-from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
 from visavis.wire.clock import Clock, MonotonicClock
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 HOLDER = "realtime"
 ENDING = "this gateway is about to end; connect again"
@@ -80,6 +82,8 @@ class Link:
         self._dialogue = dialogue
         self._send = send
         self._holder = holder
+        self._avatar = dialogue.config.avatar
+        """That the client has chosen, by the name that it had then."""
         self._clock = clock or MonotonicClock()
         self._news: deque[News] = deque()
         self._arrived = asyncio.Event()
@@ -206,20 +210,34 @@ class Link:
 
     async def _obey(self, message: str | bytes) -> None:
         self._session.touch()
-        if len(message) > _LARGE:
-            # Nobody else touches the adapter meanwhile.
-            effects = await asyncio.to_thread(self._read, message)
-        else:
-            effects = self._read(message)
-        await self._perform_all(effects)
+        await self._perform_all(await self._read(message))
         await asyncio.sleep(0)  # who says a lot at once lets others in
 
-    def _read(self, message: str | bytes) -> list[to_do.Effect]:
+    async def _read(self, message: str | bytes) -> list[to_do.Effect]:
+        own_id, large = None, len(message) > _LARGE
         try:
-            event = object_in(message, "event")
+            event = await _run(object_in, message, "event", apart=large)
+            own_id = event.get("event_id")
+            await self._check_avatar(event)
+            # Nobody else touches the adapter meanwhile.
+            return await _run(self._dialogue.client, event, apart=large)
+        except RefusedError as error:
+            return self._dialogue.refuse(error, own_id)
         except InvalidInputError as error:
             return self._dialogue.refuse(RefusedError(str(error), code="invalid_event"))
-        return self._dialogue.client(event)
+
+    async def _check_avatar(self, event: Mapping[str, Any]) -> None:
+        """The face knows which there are, today's among them. Raises RefusedError."""
+        wanted = event.get("session") if event.get("type") == "session.update" else None
+        name = wanted.get("avatar") if isinstance(wanted, Mapping) else None
+        if not isinstance(name, str) or name == self._avatar:
+            return
+        try:
+            await self._gateway.catalog.check_avatar(name)
+        except UnknownNameError as error:
+            raise RefusedError(f"session.{error}", "session.avatar", "invalid_value") from None
+        except VisavisError as error:  # no face can be asked now; the lease will tell
+            log.info("%s", error)
 
     def _note(self, news: News) -> None:
         if len(self._news) >= MOST_NEWS:
@@ -324,9 +342,11 @@ class Link:
             language=self._dialogue.language,
             voice=self._dialogue.voice_of(effect.voice or config.wanted_voice),
             speed=config.audio.output.speed,
-            avatar=config.avatar,
+            # One that the client leaves as it is may be called otherwise by now, or be gone.
+            avatar=session.options.avatar if config.avatar == self._avatar else config.avatar,
             endpointing=config.endpointing,
         )
+        self._avatar = config.avatar
         if options != session.options:
             await session.update(options)
 
@@ -350,6 +370,11 @@ class Link:
         options = self._session.options
         soon = replace(options.endpointing, silence_ms=_CLOSING_SILENCE_MS)
         await self._session.update(replace(options, endpointing=soon))
+
+
+async def _run(work: Callable[..., T], *given: object, apart: bool) -> T:
+    """apart: on a thread."""
+    return await asyncio.to_thread(work, *given) if apart else work(*given)
 
 
 def count(event: Event) -> None:

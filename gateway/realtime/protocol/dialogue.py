@@ -385,9 +385,9 @@ class Dialogue:
         """Ours for any of its names; "": "". Raises RefusedError."""
         return self._known.voice(name)
 
-    def refuse(self, error: VisavisError) -> list[Effect]:
-        """What was asked for cannot be done."""
-        return self._send([error_event(error)])
+    def refuse(self, error: VisavisError, own_id: object = None) -> list[Effect]:
+        """What was asked for cannot be done. own_id: as of `error_event`."""
+        return self._send([error_event(error, own_id)])
 
     def _check(self, config: SessionConfig, voice: str) -> None:
         self._known.voice(voice)

@@ -26,10 +26,10 @@ from gateway.realtime.protocol.sound import LONGEST_APPEND_BYTES
 from gateway.stages.plain_calls import RECORDINGS_AT_ONCE
 from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
-from tests.gateway.doubles import KINDS, AsrDouble, Doubles, LlmDouble, TtsDouble
+from tests.gateway.doubles import KINDS, AsrDouble, Doubles, FaceDouble, LlmDouble, TtsDouble
 from tests.gateway.media import tone
 from tests.realtime_orders import Orders
-from visavis.v1 import asr_pb2, llm_pb2, media_pb2, tts_pb2
+from visavis.v1 import asr_pb2, face_pb2, llm_pb2, media_pb2, tts_pb2
 from visavis.wire.media import Place, TokenChunk
 from visavis.wire.subjects import Kind
 
@@ -368,6 +368,29 @@ async def test_who_says_that_he_has_finished_need_not_wait_for_the_silence(
         await until(lambda: len(told("asr", "listening")) == 3)
         waits = [one.listening.endpointing.silence_ms for one in told("asr", "listening")]
         assert waits == [5000, 500, 5000]
+
+
+async def test_the_face_is_one_that_there_is_and_stays_the_clients_choice_by_whatever_name(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    faces = doubles.running["face"]
+    assert isinstance(faces, FaceDouble)
+    async with Client.connect(gateway) as client:
+        await client.until("session.created")
+        [session] = gateway.inside.sessions.all()
+        wrong = {"type": "realtime", "avatar": "nobody", "instructions": "Be rude."}
+        await client.say("session.update", session=wrong, event_id="mine")
+        error = (await client.until("error"))["error"]
+        told = (error["param"], error["code"], error["event_id"])
+        assert told == ("session.avatar", "invalid_value", "mine") and "eve" in error["message"]
+        faces.created["bob"] = face_pb2.Avatar(name="bob")  # since the session began
+        told_of = (await client.update(avatar="bob"))["session"]
+        assert told_of["avatar"] == session.options.avatar == "bob"
+        assert told_of["instructions"] != "Be rude."
+        for name in ("robert", ""):  # as it is renamed, and as it is deleted
+            session.avatar_renamed(name)
+            await client.update(instructions=f"Be {name or 'nobody'}.")
+            assert session.options.avatar == name
 
 
 async def test_speech_whose_end_nobody_hears_ends_with_the_recogniser(
