@@ -307,6 +307,7 @@ def read_request(
         passages=tuple(
             Passage(clean_text(known.source), clean_text(known.text)) for known in request.passages
         ),
+        session=request.session,
         so_far=so_far,
     )
     wanted.check()
