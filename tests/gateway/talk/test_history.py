@@ -130,7 +130,7 @@ def test_an_answer_for_which_something_was_called_stands_each_time() -> None:
 
 @pytest.mark.parametrize("marks", [" ", ".", "-", "…"])
 def test_lines_of_marks_alone_hold_nobody_up(marks: str) -> None:
-    # As long as may be typed: each took a second and more where a pattern was searched in it.
+    # As long as may be typed: to search such a line for marks at its end takes a second and more.
     line = f"a{marks * 7998}x"
     unanswered, answered = History(""), History("")
     unanswered.carry_on([Message("user", line)] * 20)
