@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -20,6 +20,7 @@ from gateway.ledger.records import Timeline, TurnRecord
 from gateway.peers.peers import Peer, Peers
 from gateway.playout.outlets import OutletsRecord
 from gateway.playout.sinks.recording import FETCH_S
+from gateway.room.moving import shorten
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
@@ -44,8 +45,6 @@ _PAUSE_S = 1.0
 _TOLD_S = 0.2
 # Before the limit: what is being said ends there, so that the session goes and does not end.
 _LAST_S = 3.0
-
-T = TypeVar("T")
 
 Say: TypeAlias = Callable[[Session, str], Awaitable[Any]]
 
@@ -303,15 +302,20 @@ def _record_of(session: Session, room: dict[str, Any] | None, most: int) -> Sess
 
 
 def _newest_of(record: SessionRecord, most_bytes: int) -> dict[str, Any]:
-    """As it is told: of what was said and done only the newest, where all of it is too much."""
-    while True:
-        told = record.model_dump(mode="json")
-        if len(json.dumps(told)) <= most_bytes or not (record.said or record.turns):
-            return told
-        record.said = _newer(record.said)
-        record.turns, record.timelines = _newer(record.turns), _newer(record.timelines)
+    """As it is told: where all of it is too much, of the conversation, or of the room, whichever is
+    larger, only the newest.
+    """
+    told = record.model_dump(mode="json")
+    while (in_all := _bytes(told)) > most_bytes:
+        of_room = _bytes(told["room"])
+        if of_room > in_all - of_room and shorten(told["room"]):
+            continue
+        if not (told["said"] or told["turns"]):
+            break
+        for part in ("said", "turns", "timelines"):
+            told[part] = told[part][len(told[part]) // 4 + 1 :]
+    return told
 
 
-def _newer(all_of_it: list[T]) -> list[T]:
-    """Three quarters at the most."""
-    return all_of_it[len(all_of_it) // 4 + 1 :]
+def _bytes(told: Any) -> int:
+    return len(json.dumps(told))

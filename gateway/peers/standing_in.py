@@ -45,6 +45,7 @@ from visavis.wire.bucket import (
     NotLetError,
     Record,
     Records,
+    TooLargeError,
     Trouble,
 )
 from visavis.wire.bus import Bus
@@ -212,16 +213,16 @@ class StandingIn:
         if not due:
             return
         await self._write_note(frozenset(owner_of(session.id) for session in due))
-        full: NoRoomError | None = None
+        untold: NoRoomError | TooLargeError | None = None
         for first in range(0, len(due), _AT_ONCE):
             writing = map(self._write, due[first : first + _AT_ONCE])
             for error in await asyncio.gather(*writing, return_exceptions=True):
-                if isinstance(error, NoRoomError):
-                    full = error  # others may be written yet, in the place of what is there
+                if isinstance(error, NoRoomError | TooLargeError):
+                    untold = error  # others may be written yet
                 elif error is not None:
                     raise error
-        if full is not None:
-            raise full
+        if untold is not None:
+            raise untold
         self._trouble.over()
 
     def _is_due(self, session: Session) -> bool:
@@ -483,7 +484,7 @@ class StandingIn:
 
     def _doubt(self, error: BusError) -> None:
         """Where the bus was cut in two, others may have taken what is here: all is written anew."""
-        if not isinstance(error, NoRoomError | NoStoreError | NotLetError):
+        if not isinstance(error, NoRoomError | TooLargeError | NoStoreError | NotLetError):
             self._doubts += 1
 
     def _now(self) -> _Since:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -11,6 +12,8 @@ from gateway.room import schemas
 from gateway.room.choosing.comments import Comment, Outcome
 from gateway.room.room import Room
 from visavis.serving.errors import InvalidInputError
+
+_SHORTENED = ("waiting", "answered", "seen", "banned")
 
 
 class RoomRecord(BaseModel):
@@ -53,6 +56,22 @@ def record_of(room: Room, unix_s: float) -> dict[str, Any]:
         seen=[key for key in selection.seen if key not in ids],
     )
     return record.model_dump(mode="json")
+
+
+def shorten(told: dict[str, Any]) -> bool:
+    """Take a quarter from what is longest of a record, that goes along as far as there is room;
+    False: there is nothing more to take.
+
+    What is oldest goes first, and of what waits what matters least.
+    """
+    longest = max(_SHORTENED, key=lambda part: len(json.dumps(told[part])))
+    kept = list(told[longest].items() if longest == "banned" else told[longest])
+    if not kept:
+        return False
+    goes = len(kept) // 4 + 1
+    kept = kept[:-goes] if longest == "waiting" else kept[goes:]
+    told[longest] = dict(kept) if longest == "banned" else kept
+    return True
 
 
 def sent_of(comment: Comment, now_s: float, unix_s: float) -> schemas.CommentIn:

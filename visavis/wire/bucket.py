@@ -84,6 +84,10 @@ class NoRoomError(BusError):
     """The NATS server may keep no more than it does."""
 
 
+class TooLargeError(BusError):
+    """A record is larger than what the NATS server takes in one message."""
+
+
 class NotWholeError(BusError):
     """What is in a bucket is not what was put: it is being changed, or damaged for good."""
 
@@ -186,6 +190,8 @@ class _Kept(ABC):
                 )
             if error.err_code == _FOR_NOW:
                 return BusError(f"{self._name}: too few of the NATS servers are there, for now")
+        if isinstance(error, nats.errors.MaxPayloadError):
+            return TooLargeError(f"{self._name}: a record is larger than a message may be")
         if isinstance(error, nats.js.errors.ServiceUnavailableError):
             return NoStoreError(f"{self._name}: the NATS server has no JetStream (-js)")
         if self._bus.refused and self._bus.login is not None:
@@ -509,7 +515,7 @@ class Records(_Kept):
         """The number of this writing.
 
         follows: that of the one whose place it takes; 0: it is the first. Raises AlreadyExistsError
-        where another one is there, NoRoomError, NoStoreError, BusError.
+        where another one is there, NoRoomError, TooLargeError, NoStoreError, BusError.
         """
         told = {_WRITER: self._writer}
         expected = dict(told)

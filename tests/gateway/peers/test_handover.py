@@ -223,6 +223,29 @@ async def test_a_session_in_which_too_much_was_said_for_one_message_goes_on_with
     assert 10 < len(kept) < len(before) and kept == before[-len(kept) :]
 
 
+async def test_a_room_in_which_too_much_waits_for_one_message_goes_on_with_what_matters_most(
+    gateway: RunningGateway, leaving: RunningGateway, theirs: GatewayClient
+) -> None:
+    [name] = await made_in(leaving, 1, history=[{"side": "visitor", "text": "Who are you?"}])
+    room = f"/v1/sessions/{name}/room"
+    await theirs.call("POST", room, json={"paused": True, "answer_within_s": 300})
+    asked = [f"What is {n * 7919} and {n}x{n}? " + "\U0001f600" * 1500 for n in range(100)]
+    for text in asked:
+        comment = {"author": {"name": f"viewer {text[8:14]}"}, "text": text}
+        await theirs.call("POST", f"{room}/comments", json=comment)
+
+    async def waiting(door: RunningGateway) -> list[str]:
+        async with GatewayClient(door.url) as client:
+            return [one["text"] for one in (await client.call("GET", room)).json()["waiting"]]
+
+    before = await waiting(leaving)
+    await drain(leaving)
+    kept = gateway.inside.sessions.get(name).said
+    assert [message.content for message in kept] == ["Who are you?"]
+    after = await waiting(gateway)
+    assert len(after) > 10 and after == before[: len(after)]
+
+
 def last_asked(doubles: Doubles) -> list[str]:
     """The questions that the language model was last asked."""
     asked = " ".join(text for _, text in doubles.seen.prompts[-1]) if doubles.seen.prompts else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from itertools import combinations
 from pathlib import Path
@@ -242,6 +243,27 @@ async def test_what_is_handed_over_is_its_heir_s_before_its_gateway_knows(
     monkeypatch.setattr(dying.inside.peers, "tell", telling)
     await drain(dying)
     assert writers == [name_of(gateway)]
+
+
+async def test_a_session_that_is_too_large_for_a_message_keeps_no_other_from_being_written(
+    gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_in, "_PAUSE_S", 0.0)
+    large, other = await made_in(gateway, 2)
+    await rig.keeps(large, other)
+    put, writings = Records.put, Counter[str]()
+
+    async def counted(records: Records, key: str, *told: Any) -> int:
+        writings[key] += 1
+        return await put(records, key, *told)
+
+    monkeypatch.setattr(Records, "put", counted)
+    async with GatewayClient(gateway.url) as client:
+        script = [{"say": "问" * 1900} for _ in range(150)]
+        await client.call("POST", f"/v1/sessions/{large}/room", json={"script": script})
+        await client.call("PATCH", f"/v1/sessions/{other}", json={"speed": 1.1})
+    await until(lambda: writings[session_key(large)] > 3)
+    assert writings[session_key(other)] == 1
 
 
 async def test_what_has_ended_does_not_come_back(
