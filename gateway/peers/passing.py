@@ -1,6 +1,7 @@
 """Requests for another gateway's session, handed on to that one: HTTP and WebSockets, as they come.
 
-Nothing is kept on the way: who reads slowly is waited for. The key goes along, and the other one
+Hardly anything is kept on the way: who reads slowly is waited for, and the session's own gateway
+leaves out for him what it does for its own clients. The key goes along, and the other one
 asks for it again. Media over WebRTC go to the session's gateway by themselves.
 """
 
@@ -9,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import ssl
 from collections.abc import AsyncIterator, Coroutine
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import websockets
@@ -19,7 +22,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from websockets.asyncio.client import ClientConnection
 
 from gateway import metrics
@@ -45,6 +48,9 @@ _SOCKET_OPEN_S = 5.0
 # A gateway whose machine has vanished says nothing, and others go on with its sessions in seconds.
 _SOCKET_PING_S, _SOCKET_SILENT_S = 2, 3
 _LARGEST_SOCKET_MESSAGE = 8 * 1024 * 1024
+# What lies on the way to a client that reads slowly comes late to it, and stands before the answer
+# to our pings: as much as waits in the other gateway for a client of its own.
+_SOCKET_QUEUE, _SOCKET_BUFFER_BYTES = 2, 16_384
 _SERVICE_RESTART = 1012
 """Close code: connecting again will help, or tell that the session is gone."""
 
@@ -256,19 +262,21 @@ async def _carry_socket(
 ) -> None:
     await receive()  # that the client wants to connect
     try:
-        other = await websockets.connect(
-            url,
-            ssl=tls,
-            additional_headers=_introduction(Headers(scope=scope)),
-            subprotocols=scope.get("subprotocols") or None,
-            compression=None,
-            open_timeout=_SOCKET_OPEN_S,
-            ping_interval=_SOCKET_PING_S,
-            ping_timeout=_SOCKET_SILENT_S,
-            max_size=_LARGEST_SOCKET_MESSAGE,
-            logger=_socket_log,
-            proxy=None,
-        )
+        async with asyncio.timeout(_SOCKET_OPEN_S):
+            other = await websockets.connect(
+                url,
+                sock=await _link_to(url),
+                ssl=tls,
+                additional_headers=_introduction(Headers(scope=scope)),
+                subprotocols=scope.get("subprotocols") or None,
+                compression=None,
+                open_timeout=None,
+                ping_interval=None,  # see _silence
+                max_size=_LARGEST_SOCKET_MESSAGE,
+                max_queue=_SOCKET_QUEUE,
+                logger=_socket_log,
+                proxy=None,
+            )
     except websockets.InvalidStatus as refused:
         answer, kind = refused.response, refused.response.headers.get("content-type")
         await Response(bytes(answer.body or b""), answer.status_code, media_type=kind)(
@@ -277,12 +285,57 @@ async def _carry_socket(
         return
     except (OSError, TimeoutError, websockets.InvalidHandshake) as error:
         raise UnreachedError("session: its gateway cannot be reached") from error
+    client = _Client(send)
     try:
         await send({"type": "websocket.accept", "subprotocol": other.subprotocol})
-        await _first_of(_inwards(receive, other), _outwards(other, send))
+        await _first_of(
+            _inwards(receive, other), _outwards(other, client.send), _silence(other, client)
+        )
     finally:
         # Its answer to the close stands behind all that it has sent before.
         await asyncio.gather(other.close(), _read_away(other))
+
+
+async def _link_to(url: str) -> socket.socket:
+    """A connection in which little waits. Raises OSError."""
+    loop, at = asyncio.get_running_loop(), urlsplit(url)
+    found = await loop.getaddrinfo(at.hostname, at.port, type=socket.SOCK_STREAM)
+    why = OSError(f"{at.hostname} has no address")
+    for family, kind, protocol, _, address in found:
+        link = socket.socket(family, kind, protocol)
+        try:
+            link.setblocking(False)
+            # Before it is connected: later, the other side sends as if there were room for more,
+            # and waits a fifth of a second for each large picture.
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _SOCKET_BUFFER_BYTES)
+            await loop.sock_connect(link, address)
+        except BaseException as error:
+            link.close()
+            if not isinstance(error, OSError):
+                raise
+            why = error
+        else:
+            return link
+    raise why
+
+
+class _Client:
+    """Who gets what the other gateway sends."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.busy = False
+        """It is being written to, as long as it takes to read what came before."""
+        self.got = 0
+        """How many messages."""
+
+    async def send(self, message: Message) -> None:
+        self.busy = True
+        try:
+            await self._send(message)
+        finally:
+            self.busy = False
+            self.got += 1
 
 
 async def _inwards(receive: Receive, other: ClientConnection) -> None:
@@ -306,6 +359,24 @@ async def _outwards(other: ClientConnection, send: Send) -> None:
         code = frame.code if frame is not None else _SERVICE_RESTART
         reason = frame.reason if frame is not None else "its gateway is gone"
         await send({"type": "websocket.close", "code": code, "reason": reason})
+
+
+async def _silence(other: ClientConnection, client: _Client) -> None:
+    """Hang up where the other gateway is gone without a word.
+
+    Whatever comes from it is a sign of life, not its answers to pings alone: those lie behind what
+    the client has yet to read, and while that one is waited for nothing is read.
+    """
+    with contextlib.suppress(websockets.ConnectionClosed):
+        while True:
+            await asyncio.sleep(_SOCKET_PING_S)
+            answer = asyncio.ensure_future(await other.ping())
+            while not answer.done():
+                got = client.got
+                await asyncio.wait([answer], timeout=_SOCKET_SILENT_S)
+                if not (answer.done() or client.busy or client.got > got):
+                    other.transport.abort()
+    await asyncio.Event().wait()  # the other way tells the client
 
 
 async def _read_away(other: ClientConnection) -> None:

@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
+from socket import IPPROTO_TCP, TCP_NOTSENT_LOWAT
 from typing import Any
 
 import httpx
@@ -16,7 +17,10 @@ import pytest_asyncio
 import websockets
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from starlette.types import Message, Send
+from websockets.asyncio.server import ServerConnection, serve
 
+from gateway.peers import passing
 from gateway.peers.peers import session_id
 from gateway.session.session import Session
 from gateway.stages import registry
@@ -180,6 +184,78 @@ async def test_a_session_of_the_other_one_is_talked_to_and_watched(
     with pytest.raises(GatewayError, match="larger than 1 MB"):
         await theirs.ask("x" * 2_000_000)
     assert not gateway.inside.sessions.all()
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passing, "_SOCKET_PING_S", 0.05)
+    monkeypatch.setattr(passing, "_SOCKET_SILENT_S", 0.1)
+
+
+async def carry(owner: Callable[[ServerConnection], Awaitable[None]], send: Send) -> None:
+    """Hand a client's WebSocket on to a gateway that does with it what `owner` does."""
+    scope = {
+        **{"type": "websocket", "path": "/", "raw_path": b"/", "query_string": b""},
+        **{"headers": [], "subprotocols": []},
+    }
+    told = iter([{"type": "websocket.connect"}])
+
+    async def receive() -> Message:
+        return next(told, None) or await asyncio.get_running_loop().create_future()
+
+    carrier = passing.Carrier()
+    async with serve(owner, "127.0.0.1", 0, compression=None, write_limit=4096) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        await carrier.carry(scope, receive, send, f"127.0.0.1:{port}")
+    await carrier.close()
+
+
+async def test_a_client_who_reads_slowly_is_waited_for_and_gets_nothing_old(
+    impatient: None,
+) -> None:
+    frame, sent, got = bytes(10_000), 0, 0
+    ended: list[Message] = []
+
+    async def owner(socket: ServerConnection) -> None:
+        """Sends what the client takes, and leaves out the rest, as a session's media do."""
+        nonlocal sent
+        link = socket.transport.get_extra_info("socket")
+        link.setsockopt(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 16_384)
+        while got < 20:
+            await socket.send(frame)
+            sent += 1
+        await socket.close(1000)
+
+    async def send(message: Message) -> None:
+        nonlocal got
+        got += message["type"] == "websocket.send"
+        if message["type"] == "websocket.close":
+            ended.append(message)
+        elif got == 5:
+            await asyncio.sleep(1.0)  # of which the other gateway's keepalive would be ten
+            assert sent - got < 40
+
+    async with asyncio.timeout(30):
+        await carry(owner, send)
+    assert got >= 20 and [message["code"] for message in ended] == [1000]
+
+
+async def test_a_gateway_that_falls_silent_is_left(impatient: None) -> None:
+    ended = asyncio.get_running_loop().create_future()
+
+    async def owner(socket: ServerConnection) -> None:
+        await socket.send("It was here.")
+        socket.transport.pause_reading()  # it hears no ping
+        await ended
+        socket.transport.resume_reading()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "websocket.close":
+            ended.set_result(message["code"])
+
+    async with asyncio.timeout(30):
+        await carry(owner, send)
+    assert ended.result() == 1012, "the client is to connect again"
 
 
 async def test_a_call_of_the_other_one_is_hung_up(
