@@ -67,6 +67,9 @@ _RENEW_S = RECORDS_AGE_S / 3
 _PAUSE_S = 2.0
 # So many sessions are written, or taken, side by side.
 _AT_ONCE = 32
+# So long the bus is waited for where something is handed over: a peer that waits too long for our
+# answer keeps it, and it would be here as well.
+_NOTED_S = 3.0
 # How often a record is written that others are faster with.
 _ATTEMPTS = 4
 # Records of so many turns are told: it is done while others talk.
@@ -328,9 +331,10 @@ class StandingIn:
         """
         session = await self._handover.take(self._handover.read(told))
         self._written[session.id] = _Written(seq=None)
-        with suppress(BusError):  # it is tried again, and told
-            await self._write_note(frozenset([owner_of(session.id)]))
-            await self._write(session)
+        with suppress(BusError, TimeoutError):  # it is tried again, and told
+            async with asyncio.timeout(_NOTED_S):
+                await self._write_note(frozenset([owner_of(session.id)]))
+                await self._write(session)
 
     async def wanted(self, name: str) -> str:
         """Somebody asks for a session whose gateway does not answer: where that goes on now; "":

@@ -245,6 +245,26 @@ async def test_what_is_handed_over_is_its_heir_s_before_its_gateway_knows(
     assert writers == [name_of(gateway)]
 
 
+async def test_what_is_handed_over_while_the_bus_keeps_nothing_is_at_one_gateway_alone(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standing_in, "_NOTED_S", 0.05)
+    names = await made_in(dying, 3)
+    await rig.keeps(*names)
+    put, answers = Records.put, asyncio.Event()
+
+    async def unanswered(records: Records, key: str, *told: Any) -> int:
+        await answers.wait()
+        return await put(records, key, *told)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Records, "put", unanswered)
+        await drain(dying, 12.0)
+        answers.set()
+    for name in names:
+        assert [door.inside.sessions.has(name) for door in (gateway, dying)] == [True, False]
+
+
 async def test_a_session_that_is_too_large_for_a_message_keeps_no_other_from_being_written(
     gateway: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
