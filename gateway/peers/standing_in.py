@@ -33,6 +33,7 @@ from gateway.talk.turn import Begun
 from visavis.serving.errors import (
     AlreadyExistsError,
     BusError,
+    InvalidInputError,
     StageLostError,
     UnknownNameError,
     VisavisError,
@@ -150,12 +151,13 @@ class StandingIn:
         self._read_since, self._read_seq = _NEVER, 0
         """Since when these are read, and up to which writing."""
         self._read_at_s = -math.inf
-        self._taking: dict[str, asyncio.Task[None]] = {}
+        self._taking: dict[str, asyncio.Task[bool]] = {}
         """By session."""
         self._losses, self._lost_at_s = bus.losses, -math.inf
         self._doubts = 0
         """How often the bus could not tell, though it was there."""
         self._trouble = Trouble("sessions would be lost with this gateway")
+        self._untaken = Trouble("sessions of a gateway that is gone cannot be taken yet")
         self._background = Background()
         self._teller = Keeper("sessions-told", self._keep_telling)
         self._watcher = Keeper("standing-in", self._keep_looking)
@@ -347,17 +349,19 @@ class StandingIn:
         if self._sessions.has(name):
             return ""
         there = await self._kept(name)
-        if self._sessions.free > 0 and await self._gone(there.writer):
+        if self._sessions.free > 0 and (
+            there.writer == self._own or await self._gone(there.writer)
+        ):
             await _ended(self._take_up(name, there))
             if self._sessions.has(name):
                 return ""
             there = await self._kept(name)  # another one was faster
-        if peer := await self._peers.having(there.writer, name):
+        if there.writer != self._own and (peer := await self._peers.having(there.writer, name)):
             return peer.address
         raise StageLostError("session: its gateway does not answer; try again")
 
     async def _kept(self, name: str) -> Record:
-        """What another gateway has written of a session."""
+        """What another gateway has written of a session, or we as we failed to take it."""
         there = None
         try:
             there = await self._records.get(session_key(name))
@@ -365,11 +369,18 @@ class StandingIn:
             log.debug("session %s: %s", name, error)
         except BusError as error:
             raise StageLostError(f"session: what is kept of it cannot be read: {error}") from error
-        if there is not None and not there.ended and there.writer not in ("", self._own):
-            return there
+        if there is not None and not there.ended and there.writer:
+            if there.writer != self._own or self._failed_to_take(name, there):
+                return there
         if there is None and not self._steady():
             raise StageLostError("session: the bus has been away; try again")
         raise UnknownNameError(f"session: there is no {name[:64]!r} here")
+
+    def _failed_to_take(self, name: str, there: Record) -> bool:
+        """Whether our name stands in the record of a session that is not here for all that: it is
+        nobody's.
+        """
+        return there.writer == self._own and name not in self._written
 
     async def _keep_looking(self) -> None:
         while True:
@@ -408,32 +419,34 @@ class StandingIn:
                 self._notes[note.key] = note
 
     async def _take_all(self, note: Record) -> bool:
-        """Go on with all sessions of a gateway that is gone; False: there is no room for all."""
-        some: list[asyncio.Task[None]] = []
+        """Go on with all sessions of a gateway that is gone; False: not with all of them yet."""
+        some: list[asyncio.Task[bool]] = []
+        all_taken = True
         for maker in _makers_in(note):
             async with aclosing(self._records.matching(f"{maker}.*")) as records:
                 async for there in records:
                     name = there.key.partition(".")[2]
-                    here = self._sessions.has(name)
-                    if there.writer != note.key or here or there.ended:
+                    if self._sessions.has(name) or there.ended:
+                        continue
+                    if there.writer != note.key and not self._failed_to_take(name, there):
                         continue
                     if len(some) >= min(_AT_ONCE, self._sessions.free):
-                        await _ended(*some)
+                        all_taken &= await _ended(*some)
                         some.clear()
                     if self._sessions.free <= 0:
                         return False
                     some.append(self._take_up(name, there))
-        await _ended(*some)
-        return True
+        return await _ended(*some) and all_taken
 
-    def _take_up(self, name: str, there: Record) -> asyncio.Task[None]:
+    def _take_up(self, name: str, there: Record) -> asyncio.Task[bool]:
         if (taking := self._taking.get(name)) is None:
             taking = self._background.run(self._take(name, there))
             self._taking[name] = taking
             taking.add_done_callback(lambda _: self._taking.pop(name))
         return taking
 
-    async def _take(self, name: str, there: Record) -> None:
+    async def _take(self, name: str, there: Record) -> bool:
+        """False: it is to be tried again."""
         try:
             begun = _begun_in(await self._records.get(begun_key(name)), there.writer)
             record = self._handover.read(json.loads(there.content))
@@ -448,17 +461,22 @@ class StandingIn:
                 await self._put(begun_key(name), asdict(begun))
             session = await self._handover.take(record)
         except AlreadyExistsError:
-            return  # another gateway was faster, or it was handed over to one
-        except VisavisError as error:
+            return True  # another gateway was faster, or it was handed over to one
+        except InvalidInputError as error:
             metrics.sessions_stood_in.labels("lost").inc()
             log.warning("session %s is lost with its gateway: %s", name, error)
-            return
+            return True
+        except VisavisError as error:
+            self._untaken.tell(error)
+            return False
+        self._untaken.over()
         written = self._written[name] = _Written(seq, begun=begun)
         metrics.sessions_stood_in.labels("taken").inc()
         session.outlets.live.broadcasts.let_go()
         if record.said and record.said[-1].role == "user":
             written.left = begun
             self._background.run(self._answer(session, record.said[-1], written))
+        return True
 
     async def _answer(self, session: Session, asked: Message, written: _Written) -> None:
         """The question that had no answer yet, or the rest of one, once somebody is there to hear
@@ -534,6 +552,8 @@ def _begun_in(there: Record | None, holder: str) -> Begun | None:
     return _BEGUN.validate_json(there.content)
 
 
-async def _ended(*tasks: asyncio.Task[None] | None) -> None:
+async def _ended(*tasks: asyncio.Task[bool] | None) -> bool:
+    """False where one of them has said so."""
     if some := [task for task in tasks if task is not None]:
         await asyncio.wait(some)
+    return all(task.cancelled() or task.exception() or task.result() for task in some)

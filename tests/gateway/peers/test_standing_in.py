@@ -15,8 +15,10 @@ import pytest_asyncio
 import websockets
 
 from gateway.peers import standing_in
+from gateway.peers.handover import SessionRecord
 from gateway.peers.peers import Peer
-from gateway.peers.standing_in import looked_after
+from gateway.peers.standing_in import StandingIn, looked_after
+from gateway.session.session import Session
 from tests.gateway import conftest
 from tests.gateway.conftest import RunningGateway, eventually, until
 from tests.gateway.doubles import Doubles
@@ -408,6 +410,45 @@ async def test_what_was_deleted_elsewhere_ends_at_one_that_was_taken_for_dead(
     monkeypatch.setattr(dying.inside.peers, "is_gone", unknown)
     await until(lambda: not dying.inside.sessions.has(name))
     assert not gateway.inside.sessions.has(name)
+
+
+@pytest.mark.parametrize("looks", [True, False])
+async def test_a_session_that_could_not_be_taken_at_once_is_taken_the_next_time(
+    looks: bool,
+    gateway: RunningGateway,
+    dying: RunningGateway,
+    rig: Rig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether somebody asks for it then or not."""
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+    handover, failed = gateway.inside.handover, asyncio.Event()
+    take = handover.take
+
+    async def failing(record: SessionRecord) -> Session:
+        if failed.is_set():
+            return await take(record)
+        failed.set()
+        raise BusError("nobody answers")
+
+    monkeypatch.setattr(handover, "take", failing)
+    if not looks:
+
+        async def nothing(*_: object) -> bool:
+            return False
+
+        monkeypatch.setattr(StandingIn, "_take_all", nothing)
+    await die(dying)
+    if looks:
+        await until(lambda: gateway.inside.sessions.has(name))
+        assert failed.is_set()
+        return
+    async with GatewayClient(gateway.url) as client:
+        with pytest.raises(GatewayError) as refused:
+            await client.call("GET", f"/v1/sessions/{name}")
+        assert failed.is_set() and refused.value.code == "stage_lost"
+        await client.call("GET", f"/v1/sessions/{name}")
 
 
 async def test_who_asks_while_the_bus_cannot_tell_is_told_to_ask_again(
