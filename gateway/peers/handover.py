@@ -92,6 +92,9 @@ class Handover:
         self._clock = clock
         self._say = say
         self._rooms = rooms
+        self.number_of: Callable[[str], int | None] = lambda session: None
+        """Of a session's record that stands in the bus's memory; None: not known. One that stays
+        here for all that is written anew."""
         self._looks_alone = 0
         self._heir = ""
         """Instance of the peer that has taken sessions of ours."""
@@ -174,7 +177,8 @@ class Handover:
         told = self.told_of(session)
         async with session.presence.departing() as departure:
             try:
-                await self._peers.tell(peer, {"session": told})
+                follows = self.number_of(session.id)
+                await self._peers.tell(peer, {"session": told, "follows": follows})
             except VisavisError as error:
                 log.warning("session %s stays for now: %s", session.id, error)
             else:

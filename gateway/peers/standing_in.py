@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 
 from gateway import metrics
 from gateway.background import Background
-from gateway.peers.handover import Handover
+from gateway.peers.handover import Handover, SessionRecord
 from gateway.peers.peers import Peers, owner_of
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
@@ -162,6 +162,7 @@ class StandingIn:
         self._teller = Keeper("sessions-told", self._keep_telling)
         self._watcher = Keeper("standing-in", self._keep_looking)
         peers.revive = self.wanted
+        handover.number_of = self._number_of
 
     def start(self) -> None:
         self._teller.start()
@@ -183,8 +184,9 @@ class StandingIn:
     async def obey(self, message: dict[str, Any]) -> None:
         """Do what a peer asks, or have the handover do it. Raises VisavisError."""
         match message:
-            case {"session": record}:
-                await self._take_over(record)
+            case {"session": told}:
+                follows = message.get("follows")  # which earlier versions do not tell
+                await self._take_over(told, follows if isinstance(follows, int) else None)
             case {"wanted": str(name)}:
                 if await self.wanted(name):
                     raise StageLostError("session: it goes on elsewhere")
@@ -293,6 +295,16 @@ class StandingIn:
             follows = there.seq
         raise BusError(f"others write of session {session.id} all the time")
 
+    def _number_of(self, name: str) -> int | None:
+        """Of the record of a session that a peer is offered: he writes his in its place, though he
+        may not take it then.
+        """
+        there = self._written.get(name)
+        if there is None or not self._holds(there.since):
+            return None
+        there.since = _NEVER
+        return there.seq
+
     async def _forget(self, names: Iterable[str]) -> None:
         """They are not here any more.
 
@@ -325,18 +337,29 @@ class StandingIn:
 
     # ------------------------------------------------------------ others' sessions
 
-    async def _take_over(self, told: Any) -> None:
-        """A peer hands a session over. Raises VisavisError.
-
-        The bus knows before the peer does: he may be gone at once, and who looks after him is to
-        find nothing of it under his name.
+    async def _take_over(self, told: Any, follows: int | None) -> None:
+        """A peer hands a session over, whose record he has written under that number. Raises
+        VisavisError.
         """
-        session = await self._handover.take(self._handover.read(told))
-        self._written[session.id] = _Written(seq=None)
+        record = self._handover.read(told)
+        while taking := self._taking.get(record.id):
+            await _ended(taking)
+        await self._taken_by(asyncio.create_task(self._go_on(record, follows)), record.id)
+
+    async def _go_on(self, record: SessionRecord, follows: int | None) -> bool:
+        """The bus knows before the peer does: he may be gone at once, and who looks after him is to
+        find nothing of it under his name. And before it is here: what is read late, as by one who
+        was frozen, others may have by then. Raises AlreadyExistsError there.
+        """
+        name, written = record.id, _Written(seq=None)
         with suppress(BusError, TimeoutError):  # it is tried again, and told
             async with asyncio.timeout(_NOTED_S):
-                await self._write_note(frozenset([owner_of(session.id)]))
-                await self._write(session)
+                await self._write_note(frozenset([owner_of(name)]))
+                told = record.model_dump(mode="json")
+                written.seq = await self._put(session_key(name), told, follows)
+        await self._handover.take(record)
+        self._written[name] = written
+        return True
 
     async def wanted(self, name: str) -> str:
         """Somebody asks for a session whose gateway does not answer: where that goes on now; "":
@@ -439,10 +462,13 @@ class StandingIn:
         return await _ended(*some) and all_taken
 
     def _take_up(self, name: str, there: Record) -> asyncio.Task[bool]:
-        if (taking := self._taking.get(name)) is None:
-            taking = self._background.run(self._take(name, there))
-            self._taking[name] = taking
-            taking.add_done_callback(lambda _: self._taking.pop(name))
+        taking = self._taking.get(name)
+        return taking or self._taken_by(self._background.run(self._take(name, there)), name)
+
+    def _taken_by(self, taking: asyncio.Task[bool], name: str) -> asyncio.Task[bool]:
+        """Who asks for the session meanwhile waits."""
+        self._taking[name] = taking
+        taking.add_done_callback(lambda _: self._taking.pop(name))
         return taking
 
     async def _take(self, name: str, there: Record) -> bool:

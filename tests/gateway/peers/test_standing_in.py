@@ -27,7 +27,7 @@ from tests.gateway.visiting import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
 from visavis.serving.errors import BusError
 from visavis.wire.bucket import Records
-from visavis.wire.subjects import SESSIONS, begun_key, session_key
+from visavis.wire.subjects import SESSIONS, begun_key, handover_subject, session_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -245,6 +245,35 @@ async def test_what_is_handed_over_is_its_heir_s_before_its_gateway_knows(
     monkeypatch.setattr(dying.inside.peers, "tell", telling)
     await drain(dying)
     assert writers == [name_of(gateway)]
+
+
+async def test_what_was_handed_over_to_another_one_meanwhile_is_not_taken_any_more(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by one that was frozen: it reads late what was meant for it."""
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+    messages: list[dict[str, Any]] = []
+    tell = dying.inside.peers.tell
+
+    async def telling(peer: Peer, message: dict[str, Any]) -> None:
+        messages.append(message)
+        await tell(peer, message)
+
+    monkeypatch.setattr(dying.inside.peers, "tell", telling)
+    await drain(dying)
+    async with GatewayClient(gateway.url) as client:
+        await client.call("PATCH", f"/v1/sessions/{name}", json={"speed": 1.1})
+    late = await begun(rig)
+    try:
+        payload = json.dumps(messages[0]).encode()
+        subject = handover_subject(name_of(late))
+        answer = await rig.bus.client.request(subject, payload, timeout=20)
+        assert b"others have written" in answer.data
+        assert [door.inside.sessions.has(name) for door in (gateway, late)] == [True, False]
+    finally:
+        await late.stop()
+    assert await rig.writer_of(session_key(name)) == name_of(gateway)
 
 
 async def test_what_is_handed_over_while_the_bus_keeps_nothing_is_at_one_gateway_alone(
