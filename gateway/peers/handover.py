@@ -164,6 +164,7 @@ class Handover:
     async def _give(self, session: Session, peer: Peer, *, at_last: bool) -> None:
         """Whatever goes wrong with one session, it stays for now, and the others go."""
         try:
+            await self._rooms.posted(session.id)
             may_leave = self._sessions.may_leave(session, at_last=at_last)
             if not may_leave or await self._moves(session, peer):
                 return

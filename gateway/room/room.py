@@ -48,6 +48,7 @@ COMMENTS_PER_S = 200.0
 _BURST = 600
 # Of a platform, while the room may be going to another gateway: what is older is lost.
 _MOST_LATE = 1000
+_POST_S = 2.0
 _MOST_LISTENERS = 16
 _OUTBOX = 200
 
@@ -123,6 +124,7 @@ class Room:
         self._listeners: set[RoomOutbox] = set()
         self._sayings: dict[int, Speech] = {}
         self._background = Background()
+        self._posts: set[asyncio.Task[None]] = set()
         self._told_waiting = 0
         self._counted: dict[Outcome, int] = {}
         self.connections: list[Connection] = []
@@ -375,11 +377,21 @@ class Room:
         comment = speech.entry.comment
         for connection in self.connections:
             if connection.platform == comment.platform and connection.posts:
-                self._background.run(self._post(connection, comment, answer))
+                post = self._background.run(self._post(connection, comment, answer))
+                self._posts.add(post)
+                post.add_done_callback(self._posts.discard)
 
     async def _post(self, connection: Connection, comment: Comment, answer: str) -> None:
         with contextlib.suppress(VisavisError):  # how a connection stands is seen in the state
-            await connection.post(comment, answer)
+            if posted := await connection.post(comment, answer):
+                self.host.selection.posted(connection.platform, posted)
+
+    async def posted(self) -> None:
+        """Returns once what was answered is posted, unless that takes long: what the room has
+        written itself belongs to what another gateway has to know.
+        """
+        if self._posts:
+            await asyncio.wait(self._posts, timeout=_POST_S)
 
     # ------------------------------------------------------------ figures
 

@@ -67,6 +67,11 @@ class Rooms:
         record, wanted = moving.read(told)
         await moving.carry_on(await self.open(session, wanted), record)
 
+    async def posted(self, session_id: str) -> None:
+        """Returns once `record` tells of all that a room has posted."""
+        if room := self._open.get(session_id):
+            await room.posted()
+
     def late(self, session_id: str) -> list[list[dict[str, Any]]]:
         """What a room has heard since its record was made, in portions that `hear_late` takes."""
         room = self._open.get(session_id)

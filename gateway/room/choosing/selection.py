@@ -107,7 +107,8 @@ class Selection:
         self.outcomes: Counter[Outcome] = Counter()
         self._waiting: list[Entry] = []
         self._chosen: list[Entry] = []
-        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._seen: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
+        """What becomes of each that comes again."""
         self._answered: deque[tuple[float, str, Shape]] = deque(maxlen=_MOST_ANSWERED)
         self._answered_at_s: OrderedDict[str, float] = OrderedDict()
         self._banned: OrderedDict[str, str] = OrderedDict()
@@ -125,8 +126,8 @@ class Selection:
     def may_come(self, comment: Comment) -> Outcome | None:
         """Why nothing of this author or of this kind is wanted, whatever it says; None: it is."""
         key = (comment.platform, comment.id)
-        if comment.id and key in self._seen:
-            return Outcome.REPEATED
+        if key in self._seen:
+            return self._seen[key]
         if comment.id:
             self._see(key)
         if self.is_banned(comment):
@@ -299,6 +300,10 @@ class Selection:
         """The platform has taken back what `removal` names."""
         self._let_go(lambda comment: is_target(removal, comment), Outcome.REMOVED)
 
+    def posted(self, platform: str, comment_id: str) -> None:
+        """We have written this ourselves, and it comes as what viewers write does."""
+        self._see((platform, comment_id), Outcome.OWN)
+
     def skip(self, platform: str, comment_id: str) -> bool:
         """The operator does not want it answered; whether it waited."""
         gone = [
@@ -347,8 +352,8 @@ class Selection:
 
     # ------------------------------------------------------------ inside
 
-    def _see(self, key: tuple[str, str]) -> None:
-        self._seen[key] = None
+    def _see(self, key: tuple[str, str], again: Outcome = Outcome.REPEATED) -> None:
+        self._seen[key] = again
         if len(self._seen) > _MOST_SEEN:
             self._seen.popitem(last=False)
 

@@ -163,7 +163,7 @@ class Bilibili:
             finally:
                 await self._end(http, begun.game)
 
-    async def post(self, comment: Comment, text: str) -> None:
+    async def post(self, comment: Comment, text: str) -> str:
         """See `Adapter`."""
         raise PlatformError("bilibili: its open platform lets nobody write into a room")
 

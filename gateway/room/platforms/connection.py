@@ -106,8 +106,11 @@ class Adapter(Protocol):
         """
         ...
 
-    async def post(self, comment: Comment, text: str) -> None:
-        """Answer a comment in writing. Raises PlatformError, RefusedError."""
+    async def post(self, comment: Comment, text: str) -> str:
+        """Answer a comment in writing. Raises PlatformError, RefusedError.
+
+        The id by which `comments` brings it, which is not before it is told here; "": it does not.
+        """
         ...
 
 
@@ -185,10 +188,10 @@ class Connection:
     def _live(self) -> None:
         self.phase, self.message = Phase.LIVE, ""
 
-    async def post(self, comment: Comment, text: str) -> None:
-        """Answer a comment in writing. Raises PlatformError, RefusedError."""
+    async def post(self, comment: Comment, text: str) -> str:
+        """See `Adapter`."""
         try:
-            await self._adapter.post(comment, text)
+            return await self._adapter.post(comment, text)
         except VisavisError as error:
             self.message = f"an answer was not posted: {error}"
             raise

@@ -227,7 +227,7 @@ class Twitch:
         one = what == "subgift"
         return one and ("msg-param-community-gift-id" in line.tags or origin in self._communal)
 
-    async def post(self, comment: Comment, text: str) -> None:
+    async def post(self, comment: Comment, text: str) -> str:
         """See `Adapter`."""
         socket = self._socket
         if not self.posts or socket is None:
@@ -240,6 +240,7 @@ class Twitch:
             with contextlib.suppress(websockets.ConnectionClosed):
                 await socket.send(f"{tag}PRIVMSG #{self.room} :{text}")
             await asyncio.sleep(_POST_EVERY_S)
+        return ""
 
 
 def _split(message: str | bytes) -> Iterator[Line]:

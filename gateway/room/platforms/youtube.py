@@ -54,6 +54,7 @@ class YouTube:
             {"Authorization": f"Bearer {token}"} if token else {"X-Goog-Api-Key": api_key}
         )
         self._url = url
+        self._posting = asyncio.Lock()
 
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
         """See `Adapter`."""
@@ -67,6 +68,8 @@ class YouTube:
                     http, "GET", "/liveChat/messages", asked | ({"pageToken": page} if page else {})
                 )
                 on_live()
+                async with self._posting:
+                    pass  # what is just being posted may be among them: its id is known first
                 for item in answer.get("items", []):
                     unix_s = time.time()
                     # Of the first page alone is there history: later ones are new whatever our
@@ -80,7 +83,7 @@ class YouTube:
                 poll_s = float(answer.get("pollingIntervalMillis", 5000)) / 1000
                 await asyncio.sleep(min(_MOST_POLL_S, max(_LEAST_POLL_S, poll_s)))
 
-    async def post(self, comment: Comment, text: str) -> None:
+    async def post(self, comment: Comment, text: str) -> str:
         """See `Adapter`."""
         text = f"@{comment.author.name.lstrip('@')} {' '.join(text.split())}"
         text = shortened(text, LONGEST_POST)
@@ -89,9 +92,10 @@ class YouTube:
             "type": "textMessageEvent",
             "textMessageDetails": {"messageText": text},
         }
-        async with self._client() as http:
+        async with self._posting, self._client() as http:
             body = {"snippet": snippet}
-            await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
+            told = await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
+        return str(told.get("id", ""))
 
     def _client(self) -> httpx.AsyncClient:
         return httpx.AsyncClient(

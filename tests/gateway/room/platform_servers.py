@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -146,7 +147,9 @@ class BilibiliServer:
 
 
 class YouTubeServer:
-    """The Data API's live chat. pages: one after the other; the last is told again."""
+    """The Data API's live chat. pages: one after the other; the last is told again, with all that
+    was posted.
+    """
 
     def __init__(self, *pages: list[dict[str, Any]]) -> None:
         self.asked: list[dict[str, str]] = []
@@ -155,6 +158,9 @@ class YouTubeServer:
         self._pages = pages
         self.refusal = ""
         """The reason for which everything is refused."""
+        self.may_answer = asyncio.Event()
+        """Who posts is told so."""
+        self.may_answer.set()
 
     async def messages(self, request: Request) -> Response:
         self.asked.append({**request.query_params, **_shown(request)})
@@ -167,8 +173,15 @@ class YouTubeServer:
                 return JSONResponse({"error": {"code": 400, **error}}, 400)
             return JSONResponse({"error": {"code": 403, **error}}, 403)
         if request.method == "POST":
-            self.posted.append(await request.json())
-            return JSONResponse({"id": "posted"})
+            post = await request.json()
+            self.posted.append(post)
+            text = post["snippet"]["textMessageDetails"]["messageText"]
+            item = {"id": f"posted-{len(self.posted)}", "authorDetails": {"channelId": "UCours"}}
+            self._pages[-1].append(
+                {**item, "snippet": {"type": "textMessageEvent", "displayMessage": text}}
+            )
+            await self.may_answer.wait()
+            return JSONResponse(item)
         page = int(request.query_params.get("pageToken", "0"))
         told = {
             "kind": "youtube#liveChatMessageListResponse",

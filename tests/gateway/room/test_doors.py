@@ -19,6 +19,7 @@ from gateway.peers.peers import Peer, Peers
 from gateway.room.choosing.safety import WordList
 from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
+from gateway.room.platforms.youtube import YouTube
 from gateway.room.room import Room, last_exchanges
 from gateway.room.schemas import RoomRequest
 from gateway.session.session import Session
@@ -30,13 +31,14 @@ from tests.gateway.conftest import (
     Rig,
     RunningGateway,
     another,
+    eventually,
     meets,
     next_event,
     until,
 )
 from tests.gateway.doubles import Doubles
 from tests.gateway.peers.test_handover import drain
-from tests.gateway.room.platform_servers import TwitchServer
+from tests.gateway.room.platform_servers import TwitchServer, YouTubeServer
 from tests.gateway.visiting import new_session, problem
 from visavis.client import GatewayClient
 from visavis.serving.errors import UnknownNameError
@@ -325,12 +327,46 @@ async def leaving(rig: Rig, gateway: RunningGateway) -> AsyncIterator[RunningGat
         yield other
 
 
-async def opened_in(client: GatewayClient) -> str:
-    """The path of a room in which nothing is answered yet."""
+async def opened_in(client: GatewayClient, **wanted: Any) -> str:
+    """The path of a room; nothing is answered in it yet, unless that is `wanted`."""
     made = await client.call("POST", "/v1/sessions", json={}, headers=HERE)
     path = f"/v1/sessions/{made.json()['id']}/room"
-    await client.call("POST", path, json={"paused": True})
+    await client.call("POST", path, json={"paused": True, **wanted})
     return path
+
+
+async def test_what_a_room_has_posted_itself_it_does_not_answer_wherever_it_goes_on(
+    leaving: RunningGateway, client: GatewayClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It leaves as its answer is just being posted."""
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    monkeypatch.setattr("gateway.room.platforms.youtube._LEAST_POLL_S", 0.01)
+    asked = {"type": "textMessageEvent", "displayMessage": "what is a rainbow?"}
+    anna = {"id": "m-1", "snippet": asked, "authorDetails": {"channelId": "UCanna"}}
+    async with YouTubeServer([anna]).running() as server, GatewayClient(leaving.url) as theirs:
+        monkeypatch.setattr(
+            "gateway.room.rooms.adapters_of",
+            lambda wanted: [YouTube("chat", token="token", url=server.url)],
+        )
+        server.may_answer.clear()
+        path = await opened_in(theirs, paused=False, post_answers=True)
+        await until(lambda: server.posted)
+        await leaving.inside.registry.refresh()
+        left = drain(leaving)
+        with suppress(TimeoutError):
+            await until(lambda: not leaving.inside.sessions.all(), timeout_s=0.5)
+        server.may_answer.set()
+        await left
+
+        async def heard() -> dict[str, Any]:
+            coverage = (await client.call("GET", path)).json()["coverage"]
+            all_settled = coverage["received"] >= 4 and not coverage["unsettled"]
+            return dict(coverage["outcomes"]) if all_settled else {}
+
+        await eventually(heard)
+        outcomes = await heard()
+        assert len(server.posted) == 1
+        assert outcomes["answered"] == 1 and set(outcomes) <= {"answered", "repeated", "own"}
 
 
 async def test_a_room_goes_to_another_gateway_with_its_session(
