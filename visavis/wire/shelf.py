@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
@@ -15,6 +16,7 @@ from typing import Protocol, TypeVar
 from visavis.serving.errors import AlreadyExistsError, AtCapacityError, BusError
 from visavis.wire.bucket import (
     Bucket,
+    NoRoomError,
     NoStoreError,
     NotWholeError,
     State,
@@ -23,8 +25,12 @@ from visavis.wire.bucket import (
     is_digest,
 )
 from visavis.wire.bus import Bus
+from visavis.wire.clock import Clock, MonotonicClock
 
 log = logging.getLogger(__name__)
+
+# It takes all of an upload to be told that there is no room.
+_NO_ROOM_S = 60.0
 
 T = TypeVar("T")
 
@@ -82,10 +88,17 @@ class Shared:
 
     Where the bus keeps nothing, the shelf stays as it is and says so once, in the log. What was
     put on it meanwhile comes into the bucket as soon as there is one; of two things of one name
-    that met so, the bucket's is used. Nothing in the bucket is ever replaced.
+    that met so, the bucket's is used. Nothing in the bucket is ever replaced. What it has no room
+    for is tried again a minute later.
     """
 
-    def __init__(self, bus: Bus, shelf: Shelf, largest_bytes: int) -> None:
+    def __init__(
+        self, bus: Bus, shelf: Shelf, largest_bytes: int, clock: Clock | None = None
+    ) -> None:
+        """clock: by which what there was no room for is tried again."""
+        self._clock = clock or MonotonicClock()
+        self._no_room: dict[str, float] = {}
+        """When each of those is tried again, by name."""
         self._bucket = Bucket(bus, shelf.bucket, largest_bytes)
         self._shelf = shelf
         self._state: State | None = None
@@ -100,10 +113,12 @@ class Shared:
         async with self._syncing:
             try:
                 state = await self._bucket.state()
-                if state != self._state or look:
+                due = any(self._may_try(name) for name in self._no_room)
+                if state != self._state or look or due:
                     await self._reconcile()
                     self._state = state
-                self._trouble.over()
+                if not self._no_room:
+                    self._trouble.over()
             except BusError as error:
                 self._trouble.tell(error)
 
@@ -131,6 +146,7 @@ class Shared:
         async with self._syncing:
             try:
                 await self._bucket.delete(name)
+                self._no_room.clear()
                 await self._do(partial(self._shelf.settle, name))
                 await self._bury(await self._bucket.index())
             except NoStoreError as error:
@@ -152,15 +168,20 @@ class Shared:
                 await self._do(partial(self._shelf.drop, name))
             elif digest and mine != digest:
                 await self._fetch(name, digest, there=mine is not None)
+        self._no_room = {name: at for name, at in self._no_room.items() if name in kept}
         for name, mine in kept.items():
             if index.get(name):
+                self._no_room.pop(name, None)
                 continue
             if mine in buried:
                 await self._do(partial(self._shelf.drop, name))
-            elif not mine or name not in index:
+            elif (not mine or name not in index) and self._may_try(name):
                 # Put by another process meanwhile, the next time brings it.
                 with contextlib.suppress(AlreadyExistsError):
-                    await self._put(name)
+                    try:
+                        await self._put(name)
+                    except NoRoomError as error:  # there may be for the next one
+                        self._trouble.tell(error)
 
     async def _bury(self, index: Mapping[str, str]) -> Collection[str]:
         """Have shelf and bucket know of the same burials; the digests of all."""
@@ -196,7 +217,14 @@ class Shared:
         except AtCapacityError as error:
             log.warning("%s: %s", self._shelf.bucket, error)
             return
+        except NoRoomError:
+            self._no_room[name] = self._clock.now() + _NO_ROOM_S
+            raise
+        self._no_room.pop(name, None)
         await self._do(partial(self._shelf.note, name, digest))
+
+    def _may_try(self, name: str) -> bool:
+        return self._clock.now() >= self._no_room.get(name, -math.inf)
 
     async def _do(self, work: Callable[[], T]) -> T | None:
         """What `work` returns; None where the disk, or what came, will not do."""
