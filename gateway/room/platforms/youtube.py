@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -49,10 +51,8 @@ class YouTube:
         self.posts = bool(token)
         self._chat_id = chat_id
         self._video_id = video_id
-        # In a header, where no log of addresses keeps it.
-        self._headers = (
-            {"Authorization": f"Bearer {token}"} if token else {"X-Goog-Api-Key": api_key}
-        )
+        self._api_key = api_key
+        self._token = token
         self._url = url
         self._posting = asyncio.Lock()
 
@@ -67,21 +67,21 @@ class YouTube:
                 answer = await self._ask(
                     http, "GET", "/liveChat/messages", asked | ({"pageToken": page} if page else {})
                 )
+                read = _read_page(answer, page)
                 on_live()
                 async with self._posting:
                     pass  # what is just being posted may be among them: its id is known first
-                for item in answer.get("items", []):
+                for item in read.items:
                     unix_s = time.time()
                     # Of the first page alone is there history: later ones are new whatever our
                     # clock says, which may have been set.
                     if page or _published_s(item, unix_s) > began_s - _HISTORY_S:
                         for comment in told(comments_of, item, time.monotonic(), unix_s):
                             yield comment
-                if answer.get("offlineAt"):
+                if read.over:
                     raise RefusedError("youtube: the broadcast has ended")
-                page = str(answer.get("nextPageToken", page))
-                poll_s = float(answer.get("pollingIntervalMillis", 5000)) / 1000
-                await asyncio.sleep(min(_MOST_POLL_S, max(_LEAST_POLL_S, poll_s)))
+                page = read.next
+                await asyncio.sleep(read.poll_s)
 
     async def post(self, comment: Comment, text: str) -> str:
         """See `Adapter`."""
@@ -98,17 +98,25 @@ class YouTube:
         return str(told.get("id", ""))
 
     def _client(self) -> httpx.AsyncClient:
+        # In a header, where no log of addresses keeps it.
+        headers = (
+            {"Authorization": f"Bearer {self._token}"}
+            if self.posts
+            else {"X-Goog-Api-Key": self._api_key}
+        )
         return httpx.AsyncClient(
-            base_url=self._url, headers=self._headers, timeout=_TIMEOUT_S, **way_to(self._url)
+            base_url=self._url, headers=headers, timeout=_TIMEOUT_S, **way_to(self._url)
         )
 
     async def _look_up(self, http: httpx.AsyncClient) -> str:
         asked = {"id": self._video_id, "part": "liveStreamingDetails"}
-        items = (await self._ask(http, "GET", "/videos", asked)).get("items", [])
-        details = items[0].get("liveStreamingDetails", {}) if items else {}
-        if not details.get("activeLiveChatId"):
-            raise PlatformError(f"youtube: {self._video_id!r} has no live chat now")
-        return str(details["activeLiveChatId"])
+        answer = await self._ask(http, "GET", "/videos", asked)
+        with _reading("/videos"):
+            items = answer.get("items", [])
+            details = items[0].get("liveStreamingDetails", {}) if items else {}
+            if chat := details.get("activeLiveChatId"):
+                return str(chat)
+        raise PlatformError(f"youtube: {self._video_id!r} has no live chat now")
 
     async def _ask(
         self,
@@ -123,18 +131,56 @@ class YouTube:
             found: Any = answer.json()
         except (httpx.HTTPError, ValueError) as error:
             raise PlatformError(f"youtube: {path}: {why_not(self._url, error)}") from error
-        if not isinstance(found, dict):
-            raise PlatformError(f"youtube: an answer to {path} that cannot be read")
-        if answer.is_success:
-            return found
-        fault = found.get("error", {})
-        # Of a key, `errors` tell no more than "badRequest" by now.
-        told = [*fault.get("errors", []), *fault.get("details", [])]
-        reasons = [str(one["reason"]) for one in told if "reason" in one]
-        message = f"youtube: {answer.status_code} {', '.join(reasons)}: {fault.get('message', '')}"
+        with _reading(path):
+            if not isinstance(found, dict):
+                raise TypeError("it is no object")
+            if answer.is_success:
+                return found
+            fault = found.get("error", {})
+            # Of a key, `errors` tell no more than "badRequest" by now.
+            told = [*fault.get("errors", []), *fault.get("details", [])]
+            reasons = [str(one["reason"]) for one in told if "reason" in one]
+            why = f"{', '.join(reasons)}: {fault.get('message', '')}"
+        message = f"youtube: {answer.status_code} {why}"[:300]
+        if answer.status_code == 401 and self._api_key and "Authorization" in http.headers:
+            # A token holds for an hour or so: what the key can do goes on.
+            self.posts = False
+            raise PlatformError(message)
         if answer.status_code == 401 or any(reason in _FOR_GOOD for reason in reasons):
-            raise RefusedError(message[:300])
-        raise PlatformError(message[:300])
+            raise RefusedError(message)
+        raise PlatformError(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """What one answer of the chat tells."""
+
+    items: list[Any]
+    next: str
+    poll_s: float
+    over: bool
+    """The broadcast has ended."""
+
+
+def _read_page(answer: dict[str, Any], page: str) -> _Page:
+    """page: which one it is. Raises PlatformError."""
+    with _reading("/liveChat/messages"):
+        poll_s = float(answer.get("pollingIntervalMillis", 5000)) / 1000
+        return _Page(
+            items=list(answer.get("items", [])),
+            next=str(answer.get("nextPageToken", page)),
+            poll_s=min(_MOST_POLL_S, max(_LEAST_POLL_S, poll_s)),
+            over=bool(answer.get("offlineAt")),
+        )
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Raises PlatformError where an answer is not as YouTube describes it."""
+    try:
+        yield
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise PlatformError(f"youtube: an answer to {path} that cannot be read") from error
 
 
 def comments_of(item: dict[str, Any], now_s: float, unix_s: float) -> list[Comment]:

@@ -158,12 +158,22 @@ class YouTubeServer:
         self._pages = pages
         self.refusal = ""
         """The reason for which everything is refused."""
+        self.odd: tuple[int, Any] | None = None
+        """Status and body of what it answers instead of the chat."""
+        self.tokens = True
+        """Whether it takes any."""
         self.may_answer = asyncio.Event()
         """Who posts is told so."""
         self.may_answer.set()
 
     async def messages(self, request: Request) -> Response:
         self.asked.append({**request.query_params, **_shown(request)})
+        if self.odd is not None:
+            status, body = self.odd
+            return JSONResponse(body, status)
+        if not self.tokens and "authorization" in request.headers:
+            expired = {"code": 401, "message": "no", "errors": [{"reason": "authError"}]}
+            return JSONResponse({"error": expired}, 401)
         if self.refusal:
             error: dict[str, Any] = {"message": "no", "errors": [{"reason": self.refusal}]}
             if self.refusal == "API_KEY_INVALID":

@@ -36,6 +36,7 @@ from tests.gateway.room.platform_servers import (
     YouTubeServer,
     frame,
 )
+from visavis.serving.lifetime.supervision import ends_unless
 
 PRIVMSG = (
     "@badge-info=subscriber/8;badges=subscriber/6,premium/1;color=#0000FF;display-name=Anna_B;"
@@ -292,6 +293,41 @@ async def test_youtube_is_answered_by_who_has_a_token_and_a_closed_chat_is_told(
     assert server.asked[0]["authorization"] == "Bearer token"
 
 
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, {"items": None}),
+        (200, {"items": [], "pollingIntervalMillis": None}),
+        (200, {"items": [], "pollingIntervalMillis": "soon"}),
+        (200, []),
+        (403, {"error": "forbidden"}),
+        (502, {"error": {"errors": None}}),
+    ],
+)
+async def test_what_cannot_be_read_of_youtube_is_asked_for_ever_more_seldom(
+    status: int, body: Any
+) -> None:
+    async with YouTubeServer([]).running() as server:
+        server.odd = status, body
+        wait = Waits(4)
+        connection = Connection(YouTube("chat1", api_key="k", url=server.url), print, wait)
+        waits = await wait.told(connection)
+    assert connection.phase is Phase.WAITING and "cannot be read" in connection.message
+    assert 5 < waits[3] < 11
+
+
+async def test_youtube_is_read_on_by_the_key_where_the_token_has_expired() -> None:
+    async with YouTubeServer([_item("textMessageEvent", "hello")]).running() as server:
+        server.tokens = False
+        adapter = YouTube("chat1", api_key="k", token="token", url=server.url)
+        found: list[Comment] = []
+        connection = Connection(adapter, found.append, Waits(9))
+        task = asyncio.create_task(connection.run())
+        await until(lambda: found)
+        task.cancel()
+    assert connection.phase is Phase.LIVE and not connection.posts
+
+
 # ------------------------------------------------------------ all of them
 
 
@@ -310,22 +346,31 @@ def _comment(key: str) -> Comment:
     return Comment(key, "test", Author("1", "Anna"), "hi", 0.0)
 
 
-async def test_a_connection_that_is_lost_is_tried_again_ever_more_seldom() -> None:
-    waits: list[float] = []
-    comments: list[Comment] = []
+class Waits:
+    """Passes at once, until there are `most` of them."""
 
-    async def wait(seconds: float) -> None:
-        waits.append(seconds)
-        if len(waits) == 9:
-            done.set()
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._seconds: list[float] = []
+        self._all = asyncio.Event()
+
+    async def __call__(self, seconds: float) -> None:
+        self._seconds.append(seconds)
+        if len(self._seconds) == self._most:
+            self._all.set()
             await asyncio.Event().wait()
 
-    done = asyncio.Event()
-    connection = Connection(Twitch("cleo", url="ws://127.0.0.1:9"), comments.append, wait)
-    task = asyncio.create_task(connection.run())
-    async with asyncio.timeout(20):
-        await done.wait()
-    task.cancel()
+    async def told(self, connection: Connection) -> list[float]:
+        """How long each is, of a connection that runs until then."""
+        async with asyncio.timeout(20):
+            assert not await ends_unless(connection.run(), self._all)
+        return self._seconds
+
+
+async def test_a_connection_that_is_lost_is_tried_again_ever_more_seldom() -> None:
+    wait = Waits(9)
+    connection = Connection(Twitch("cleo", url="ws://127.0.0.1:9"), print, wait)
+    waits = await wait.told(connection)
     assert connection.phase is Phase.WAITING and connection.message.startswith("twitch: ")
     assert 0.7 <= waits[0] <= 1.3 and 5 < waits[3] < 11 and all(w < 80 for w in waits)
     assert 40 < waits[8]
