@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,18 @@ from gateway.peers.server import listen
 from gateway.settings import GatewaySettings
 from tests.gateway.doubles import KINDS, Double, Doubles
 from visavis.client import GatewayClient
+from visavis.serving.logs import JsonFormatter
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
+
+
+@pytest.fixture(autouse=True)
+def _logs_stay_ours() -> Iterator[None]:
+    """A gateway's `main` has all logs written to what is standard error in its test."""
+    yield
+    for handler in list(logging.root.handlers):
+        if isinstance(handler.formatter, JsonFormatter):
+            logging.root.removeHandler(handler)
 
 
 class RunningGateway:
