@@ -198,6 +198,13 @@ export class Session extends EventTarget {
     void this.disconnect();
   }
 
+  /** It is over, or not found again: nothing of it stays open, the microphone least of all. */
+  #end(where = {}) {
+    if (this.#closed) return;
+    this.close();
+    this.#tell({ type: "ended", ...where });
+  }
+
   // -- connections ------------------------------------------------------------------
 
   /** What was connected has been lost; unless something else has been asked for since. */
@@ -208,7 +215,7 @@ export class Session extends EventTarget {
     try {
       await connecting;
     } catch (error) {
-      if (error.status === 404 || error.status === 401) this.#tell({ type: "ended" });
+      if (error.status === 404 || error.status === 401) this.#end();
       else setTimeout(() => this.#again(where, now), LONGEST_PAUSE_MS);
     }
   }
@@ -241,10 +248,9 @@ export class Session extends EventTarget {
         if (over || this.#closed) return;
         if (!lostAt) this.#tell({ type: "lost", socket: name });
         lostAt ||= performance.now();
-        if (code === ENDED || performance.now() - lostAt > RECONNECT_MS) {
-          over = true;
-          return this.#tell({ type: "ended", socket: name });
-        }
+        // Another one may be refused for longer while the events come: its stages have no room.
+        const givenUp = name === "events" && performance.now() - lostAt > RECONNECT_MS;
+        if (code === ENDED || givenUp) return this.#end({ socket: name });
         setTimeout(open, pause_ms);
         pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
       });

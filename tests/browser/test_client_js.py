@@ -7,9 +7,10 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser
+from playwright.async_api import Browser, Page
 
 from tests.browser.conftest import fresh_page
+from tests.browser.stub_gateway import StubGateway
 from tests.gateway.conftest import Rig
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -83,6 +84,14 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
             await rig.stop()
 
 
+async def test_a_session_that_is_not_found_again_is_let_go_of_wholly(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.goto(f"{stub.url}/static/client.js")
+    told = await page.evaluate(LOST, stub.url)
+    assert told == {"ended": [{"type": "ended", "socket": "events"}], "opened": 1, "live": 0}
+
+
 FOLLOWED = """async (url) => {
   const { Session } = await import(`${url}/static/client.js`);
   const sockets = [];
@@ -147,4 +156,54 @@ HUNG_UP = """async (url) => {
   const refused = await connecting.then(() => "", ({ code }) => code);
   await session.end();
   return { refused, tracks: heard.getTracks().map((track) => track.readyState), peers: before };
+}"""
+
+LOST = """async (url) => {
+  const { Session } = await import(`${url}/static/client.js`);
+  const [Socket, Peer] = [WebSocket, RTCPeerConnection];
+  const { fetch, setTimeout: later } = window;
+  const { mediaDevices } = navigator;
+  const hear = mediaDevices.getUserMedia.bind(mediaDevices);
+  const [sockets, peers, heard, ended] = [[], [], [], []];
+  const again = Promise.withResolvers();
+  let away = false;
+  window.WebSocket = class extends Socket {
+    constructor(where, protocols) {
+      super(away ? "ws://127.0.0.1:1" : where, protocols);
+      sockets.push(this);
+    }
+  };
+  window.RTCPeerConnection = class extends Peer {
+    constructor(...given) { super(...given); peers.push(this); }
+  };
+  mediaDevices.getUserMedia = async (wanted) => {
+    heard.push(await hear(wanted));
+    return heard.at(-1);
+  };
+  const session = await Session.make(url);
+  await session.connect({ microphone: true });
+  const over = new Promise((resolve) => session.addEventListener("ended", ({ detail }) => {
+    ended.push(detail);
+    resolve();
+  }));
+  // For half a minute there is no network: neither for the media, nor for the events.
+  away = true;
+  window.fetch = () => Promise.reject(new TypeError("no network"));
+  window.setTimeout = (act, ms) => (ms === 3000 ? again.resolve(act) : later(act, ms));
+  Object.defineProperty(peers[0], "connectionState", { value: "failed" });
+  peers[0].dispatchEvent(new Event("connectionstatechange"));
+  const act = await again.promise;
+  window.setTimeout = later;
+  const lost = new Promise((resolve) => session.addEventListener("lost", resolve));
+  sockets[0].close();
+  await lost;
+  const now = performance.now.bind(performance);
+  performance.now = () => now() + 31_000;
+  await over;
+  // It is back: what waited for it finds that nothing is wanted any more.
+  away = false;
+  window.fetch = fetch;
+  await act();
+  const live = heard.filter((stream) => stream.getTracks()[0].readyState === "live");
+  return { ended, opened: heard.length, live: live.length };
 }"""
