@@ -15,6 +15,10 @@ const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 3000;
 const RECONNECT_MS = 30_000;
 const GATHERING_MS = 2000;
+const RENEW_AGAIN_S = 10;
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+/** No such session any more, or one whose token holds no more: it will not do later either. */
+const REFUSED = [401, 403, 404];
 const ENDED = 4410;
 const MOST_UNSENT = 64;
 const PLACES = 6;
@@ -54,7 +58,7 @@ export class Session extends EventTarget {
     this.id = id;
     this.#url = url.replace(/\/$/, "");
     this.#token = token;
-    if (life_s) this.#renewLater(life_s);
+    if (life_s) this.#renewIn(life_s / 2);
     this.#events = this.#follow("events", (data) => this.#tell(JSON.parse(data)));
   }
 
@@ -281,16 +285,21 @@ export class Session extends EventTarget {
     return request(this.#url, this.#token, method, `/v1/sessions/${this.id}${path}`, body);
   }
 
-  #renewLater(life_s) {
-    this.#renewing = setTimeout(async () => {
-      try {
-        const told = await this.#call("POST", "/token");
-        this.#token = told.token;
-        this.#renewLater(told.token_expires_in_s);
-      } catch {
-        this.#renewLater(life_s / 4); // until it has run out there are more chances
-      }
-    }, 500 * life_s);
+  /** From then on, each token is renewed at half of its life. */
+  #renewIn(pause_s) {
+    this.#renewing = setTimeout(() => this.#renew(), Math.min(1000 * pause_s, LONGEST_TIMER_MS));
+  }
+
+  async #renew() {
+    let pause_s = RENEW_AGAIN_S;
+    try {
+      const told = await this.#call("POST", "/token");
+      this.#token = told.token;
+      pause_s = told.token_expires_in_s / 2;
+    } catch (error) {
+      if (REFUSED.includes(error.status)) return;
+    }
+    if (!this.#closed) this.#renewIn(pause_s);
   }
 }
 

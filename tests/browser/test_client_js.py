@@ -92,6 +92,18 @@ async def test_a_session_that_is_not_found_again_is_let_go_of_wholly(
     assert told == {"ended": [{"type": "ended", "socket": "events"}], "opened": 1, "live": 0}
 
 
+async def test_a_token_is_renewed_for_as_long_as_its_session_lives_and_is_followed(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.begin("abc")
+    await page.goto(f"{stub.url}/static/client.js")
+    told = await page.evaluate(RENEWED, stub.url)
+    # Its gateway is away twice; then there is a token for 900 s, and then the session is over.
+    assert told["pauses_s"] == [30, 10, 10, 450]
+    assert told["asked"] == 4
+    assert told["left"] == [], "who follows it no more asks for none"
+
+
 FOLLOWED = """async (url) => {
   const { Session } = await import(`${url}/static/client.js`);
   const sockets = [];
@@ -206,4 +218,40 @@ LOST = """async (url) => {
   await act();
   const live = heard.filter((stream) => stream.getTracks()[0].readyState === "live");
   return { ended, opened: heard.length, live: live.length };
+}"""
+
+RENEWED = """async (url) => {
+  const { Session } = await import(`${url}/static/client.js`);
+  const { fetch, setTimeout: later } = window;
+  const answers = [502, 0, 200, 404];
+  const refusal = (status) => ({ ok: false, status, json: async () => ({}) });
+  const [pauses_s, left, over] = [[], [], Promise.withResolvers()];
+  let asked = 0;
+  window.fetch = async (...given) => {
+    const status = answers[asked++] ?? 404;
+    if (status === 404) later(over.resolve);
+    if (status === 0) throw new TypeError("no network");
+    return status === 200 ? fetch(...given) : refusal(status);
+  };
+  // Each pause is over at once; in a loop without an end there would be more and more of them.
+  window.setTimeout = (act, ms) => {
+    pauses_s.push(ms / 1000);
+    if (pauses_s.length < 9) later(act);
+  };
+  const session = new Session(url, { id: "abc", token: "token-of-abc", token_expires_in_s: 60 });
+  await over.promise;
+  session.close();
+  const [asks, answer] = [Promise.withResolvers(), Promise.withResolvers()];
+  window.fetch = () => {
+    asks.resolve();
+    return answer.promise;
+  };
+  window.setTimeout = (act) => later(act);
+  const another = new Session(url, { id: "abc", token: "token-of-abc", token_expires_in_s: 60 });
+  await asks.promise;
+  another.close();
+  window.setTimeout = (act, ms) => left.push(ms);
+  answer.resolve(refusal(502));
+  await new Promise(later);
+  return { pauses_s, asked, left };
 }"""
