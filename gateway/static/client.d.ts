@@ -550,7 +550,7 @@ export interface Pose {
 
 /** One conversation; an EventTarget of these events alone, so that a misspelt one is an error. */
 export class Session {
-  /** A session that your own server has made. url: the gateway's. */
+  /** A session that your own server has made, with what it was told. url: the gateway's. */
   constructor(url: string, made: { id: string; token: string; token_expires_in_s?: number });
   /** A session of these options. key: an app's, where one is needed. */
   static make(url: string, options?: Omit<SessionRequest, "queue">, key?: string): Promise<Session>;

@@ -7,8 +7,8 @@
  *   session.addEventListener("answer", ({ detail }) => caption.append(detail.text));
  *   await session.ask("Who are you?");
  *
- * A page of another origin has to be allowed (allowed_origins), and is best given a session that its
- * own server has made: new Session(url, { id, token }). docs/apps.md tells the rest.
+ * A page of another origin has to be allowed (allowed_origins), and is best given a session that its own
+ * server has made: new Session(url, { id, token, token_expires_in_s }). docs/apps.md tells the rest.
  */
 
 const FIRST_PAUSE_MS = 200;
@@ -52,13 +52,17 @@ export class Session extends EventTarget {
   #wanted = 0;
   #closed = false;
 
-  /** @param {string} url the gateway's. @param {{id: string, token: string}} made a session's */
+  /**
+   * @param {string} url the gateway's
+   * @param {{id: string, token: string, token_expires_in_s?: number}} made as POST /v1/sessions answers;
+   * of a token whose life is not told another one is asked for at once
+   */
   constructor(url, { id, token, token_expires_in_s: life_s }) {
     super();
     this.id = id;
     this.#url = url.replace(/\/$/, "");
     this.#token = token;
-    if (life_s) this.#renewIn(life_s / 2);
+    if (token) this.#renewIn((life_s ?? 0) / 2);
     this.#events = this.#follow("events", (data) => this.#tell(JSON.parse(data)));
   }
 

@@ -101,6 +101,7 @@ async def test_a_token_is_renewed_for_as_long_as_its_session_lives_and_is_follow
     # Its gateway is away twice; then there is a token for 900 s, and then the session is over.
     assert told["pauses_s"] == [30, 10, 10, 450]
     assert told["asked"] == 4
+    assert told["unknown_s"] == [0], "a token whose life was not told may not hold for long"
     assert told["left"] == [], "who follows it no more asks for none"
 
 
@@ -225,7 +226,7 @@ RENEWED = """async (url) => {
   const { fetch, setTimeout: later } = window;
   const answers = [502, 0, 200, 404];
   const refusal = (status) => ({ ok: false, status, json: async () => ({}) });
-  const [pauses_s, left, over] = [[], [], Promise.withResolvers()];
+  const [pauses_s, unknown_s, left, over] = [[], [], [], Promise.withResolvers()];
   let asked = 0;
   window.fetch = async (...given) => {
     const status = answers[asked++] ?? 404;
@@ -246,6 +247,8 @@ RENEWED = """async (url) => {
     asks.resolve();
     return answer.promise;
   };
+  window.setTimeout = (act, ms) => unknown_s.push(ms / 1000);
+  new Session(url, { id: "abc", token: "token-of-abc" }).close();
   window.setTimeout = (act) => later(act);
   const another = new Session(url, { id: "abc", token: "token-of-abc", token_expires_in_s: 60 });
   await asks.promise;
@@ -253,5 +256,5 @@ RENEWED = """async (url) => {
   window.setTimeout = (act, ms) => left.push(ms);
   answer.resolve(refusal(502));
   await new Promise(later);
-  return { pauses_s, asked, left };
+  return { pauses_s, asked, unknown_s, left };
 }"""
