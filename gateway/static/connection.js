@@ -287,7 +287,8 @@ export class Connection extends EventTarget {
       } catch (error) {
         if (this.#preference === "webrtc" || signal.aborted || TEMPORARY.includes(error.status)) throw error;
         console.info("visavis: WebRTC did not connect, using the WebSocket instead:", error.message);
-        this.#preference = "websocket"; // on this network it will not connect next time either
+        // On this network it will not connect next time either; a gateway may have room by then.
+        if (!(error instanceof ApiError)) this.#preference = "websocket";
         this.#tell("notice", { key: "notice.fallback" });
       }
     }

@@ -23,6 +23,16 @@ async def test_reconnects_to_the_same_session(page: Page, stub: StubGateway) -> 
     assert await moves(page, stub)
 
 
+async def test_a_gateway_without_room_for_webrtc_is_asked_for_it_again(
+    page: Page, stub: StubGateway
+) -> None:
+    await start(page, stub, "")
+    for status, transport in ((503, "websocket"), (200, "webrtc")):
+        stub.script.webrtc_status = status
+        stub.drop()
+        await page.wait_for_selector(f"body[data-connection=live][data-transport={transport}]")
+
+
 async def test_what_is_lost_while_the_rest_still_connects_comes_back(
     page: Page, stub: StubGateway
 ) -> None:
