@@ -162,7 +162,10 @@ export class Session extends EventTarget {
       const lost = ["failed", "closed"].includes(peer.connectionState) && peer === this.#peer;
       if (lost) setTimeout(() => this.#again({ video, audio, microphone }, wanted), FIRST_PAUSE_MS);
     });
-    for (const element of [video, audio]) if (element) element.srcObject = stream;
+    for (const element of [video, audio].filter(Boolean)) {
+      element.srcObject = stream;
+      void element.play().catch(() => null); // the browser waits for a click, or something else was put in
+    }
     return stream;
   }
 
