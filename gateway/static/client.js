@@ -14,6 +14,8 @@
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 3000;
 const RECONNECT_MS = 30_000;
+/** Who says nothing between two looks is asked, and is gone where he says nothing until the next one. */
+const LOOK_MS = 5000;
 const GATHERING_MS = 2000;
 const RENEW_AGAIN_S = 10;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -43,8 +45,11 @@ export class Session extends EventTarget {
   #url;
   #token;
   #renewing = 0;
-  #sockets = new Set();
+  #watching;
+  /** Each with what gives it up. */
+  #sockets = new Map();
   #events;
+  #heard = false;
   #peer = null;
   #peerId = "";
   #microphone = null;
@@ -63,7 +68,8 @@ export class Session extends EventTarget {
     this.#url = url.replace(/\/$/, "");
     this.#token = token;
     if (token) this.#renewIn((life_s ?? 0) / 2);
-    this.#events = this.#follow("events", (data) => this.#tell(JSON.parse(data)));
+    this.#events = this.#follow("events", (data) => this.#take(JSON.parse(data)));
+    this.#watching = this.#watchSilence();
   }
 
   /** A session of these options, as POST /v1/sessions takes them. key: an app's, where one is needed. */
@@ -205,7 +211,8 @@ export class Session extends EventTarget {
   close() {
     this.#closed = true;
     clearTimeout(this.#renewing);
-    for (const socket of this.#sockets) socket.close();
+    clearInterval(this.#watching);
+    for (const socket of this.#sockets.keys()) socket.close();
     void this.disconnect();
   }
 
@@ -239,24 +246,25 @@ export class Session extends EventTarget {
 
   /** One of the session's sockets, made anew when it is lost. What is sent meanwhile waits. */
   #follow(name, take) {
-    let socket = null;
+    let current = null;
     let over = false;
     const unsent = [];
     let [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
     const open = () => {
       if (over || this.#closed) return;
-      socket = new WebSocket(`ws${this.#url.slice(4)}/v1/sessions/${this.id}/${name}`, protocols(this.#token));
+      const where = `ws${this.#url.slice(4)}/v1/sessions/${this.id}/${name}`;
+      const socket = (current = new WebSocket(where, protocols(this.#token)));
       socket.binaryType = "arraybuffer";
-      this.#sockets.add(socket);
+      if (name === "events") this.#heard = true; // it has its time to open
       socket.addEventListener("open", () => {
         if (lostAt) this.#tell({ type: "back", socket: name });
         [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
         for (const message of unsent.splice(0)) socket.send(message);
       });
       socket.addEventListener("message", ({ data }) => take(typeof data === "string" ? data : new DataView(data)));
-      socket.addEventListener("close", ({ target, code }) => {
-        this.#sockets.delete(target);
-        if (over || this.#closed) return;
+      // One that is dead may close long after it was given up.
+      const lose = (code) => {
+        if (!this.#sockets.delete(socket) || over || this.#closed) return;
         if (!lostAt) this.#tell({ type: "lost", socket: name });
         lostAt ||= performance.now();
         // Another one may be refused for longer while the events come: its stages have no room.
@@ -264,23 +272,46 @@ export class Session extends EventTarget {
         if (code === ENDED || givenUp) return this.#end({ socket: name });
         setTimeout(open, pause_ms);
         pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
+      };
+      socket.addEventListener("close", ({ code }) => lose(code));
+      this.#sockets.set(socket, () => {
+        socket.close();
+        lose();
       });
     };
     open();
     return {
       stop: () => {
         over = true;
-        socket?.close();
+        current?.close();
       },
       /** now: or never, where it is not connected. */
       send: (message, { now = false } = {}) => {
         const text = JSON.stringify(message);
-        if (socket.readyState === WebSocket.OPEN) return socket.send(text);
+        if (current.readyState === WebSocket.OPEN) return current.send(text);
         if (now) return;
         if (over || this.#closed) throw new GatewayError(0, "session_closed", "the session is over, or followed no more");
         if (unsent.push(text) > MOST_UNSENT) unsent.shift();
       },
     };
+  }
+
+  #take(message) {
+    this.#heard = true;
+    if (message.type !== "pong") this.#tell(message);
+  }
+
+  /** After a sleep, or where a machine has vanished, sockets look open that are not. */
+  #watchSilence() {
+    let silent = 0;
+    return setInterval(() => {
+      silent = this.#heard ? 0 : silent + 1;
+      this.#heard = false;
+      if (silent === 1) this.#events.send({ type: "ping" }, { now: true });
+      if (silent < 2) return;
+      silent = 0;
+      for (const giveUp of this.#sockets.values()) giveUp(); // on one network they die together
+    }, LOOK_MS);
   }
 
   #tell(message) {

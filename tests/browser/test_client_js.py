@@ -107,6 +107,19 @@ async def test_a_token_is_renewed_for_as_long_as_its_session_lives_and_is_follow
     assert told["left"] == [], "who follows it no more asks for none"
 
 
+async def test_a_socket_that_is_dead_and_looks_open_is_given_up(
+    page: Page, stub: StubGateway
+) -> None:
+    stub.begin("abc")
+    await page.goto(f"{stub.url}/static/client.js")
+    told = await page.evaluate(QUIET, stub.url)
+    assert told == ["state"], "who has nothing to say and answers is there"
+    stub.script.deaf = True  # as after a sleep, or where its machine has vanished
+    assert await page.evaluate("lookTwice()") == ["state", "lost"]
+    stub.script.deaf = False
+    assert await page.evaluate("lostAndBack()") == ["state", "lost", "back", "state"]
+
+
 FOLLOWED = """async (url) => {
   const { Session } = await import(`${url}/static/client.js`);
   const sockets = [];
@@ -262,4 +275,33 @@ RENEWED = """async (url) => {
   answer.resolve(refusal(502));
   await new Promise(later);
   return { pauses_s, asked, unknown_s, left };
+}"""
+
+QUIET = """async (url) => {
+  const { Session } = await import(`${url}/static/client.js`);
+  const [looks, told, sockets] = [[], [], []];
+  const Real = WebSocket;
+  window.WebSocket = class extends Real {
+    constructor(...given) { super(...given); sockets.push(this); }
+  };
+  window.setInterval = (look) => looks.push(look);
+  const session = new Session(url, { id: "abc", token: "" });
+  session.addEventListener("event", ({ detail }) => told.push(detail.type));
+  const next = (type, from = session) => new Promise((resolve) =>
+    from.addEventListener(type, resolve, { once: true }));
+  const look = () => looks.forEach((act) => act());
+  await next("state");
+  for (let asked = 0; asked < 2; asked += 1) {
+    look();
+    const answered = next("message", sockets[0]);
+    look();
+    await answered;
+  }
+  const comesBack = next("back").then(() => next("state"));
+  window.lookTwice = () => {
+    for (let silent = 0; silent < 3; silent += 1) look(); // the first has heard the last pong
+    return told;
+  };
+  window.lostAndBack = () => comesBack.then(() => told);
+  return told;
 }"""
