@@ -352,9 +352,16 @@ export class Connection extends EventTarget {
 
   /** What was connected from the address that a device had before its network changed is dead. */
   #watchNetwork(signal) {
-    const look = () => this.#status === "live" && void this.#reach(PONG_AT_ONCE_MS);
-    navigator.connection?.addEventListener("change", look, { signal });
-    addEventListener("online", look, { signal });
+    const { connection } = navigator;
+    const look = (limit_ms) => this.#status === "live" && void this.#reach(limit_ms);
+    let type = connection?.type;
+    // What is expected of a network changes with each measurement, too, and not every browser tells its type.
+    const changed = () => {
+      look(connection.type === type ? PONG_LIMIT_MS : PONG_AT_ONCE_MS);
+      type = connection.type;
+    };
+    connection?.addEventListener("change", changed, { signal });
+    addEventListener("online", () => look(PONG_AT_ONCE_MS), { signal });
   }
 
   /** @param {import("./microphone.js").Microphone | null} microphone */
