@@ -111,35 +111,40 @@ export class Captions {
   catchUp(turns) {
     const oldest = this.#oldest();
     for (const { turn, transcript, answer, heard, state, shown } of turns) {
-      const key = this.#key("avatar", turn);
-      const known = this.#lines.get(key);
       if (!answer || turn < oldest) continue;
-      if (known && known.textContent.length >= answer.length) {
-        this.turn({ turn, event: state, heard }); // it may have been cut short meanwhile
-        this.#catchUpBlocks(turn, shown);
-        continue;
+      if (transcript) this.#catchUpQuestion(turn, transcript);
+      const known = this.#lines.get(this.#key("avatar", turn))?.textContent ?? "";
+      const goesOn = ["opened", "speaking"].includes(state);
+      // While it goes on more may have come than is told here; in the end it is this, and no piece of it twice.
+      if (goesOn ? known.length < answer.length : known !== answer) {
+        const line = this.#line("avatar", turn, this.#from(turn + 1));
+        write(line, answer);
+        delete line.dataset.heard;
+        line.toggleAttribute("data-partial", goesOn);
       }
-      const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(({ dataset, textContent }) =>
-        dataset.turn ? dataset.turn === this.#key("turn", turn) : textContent === transcript,
-      );
-      if (!known && transcript && !asked) {
-        const question = this.#begun() ?? this.#append("visitor");
-        question.dataset.turn = this.#key("turn", turn);
-        this.#write(question, transcript, true);
-      }
-      const line = this.#line("avatar", turn);
-      write(line, answer);
-      delete line.dataset.heard;
-      line.toggleAttribute("data-partial", ["opened", "speaking"].includes(state));
-      this.turn({ turn, event: state, heard });
+      this.turn({ turn, event: state, heard }); // it may have been cut short meanwhile
       this.#catchUpBlocks(turn, shown);
     }
     this.#follow();
   }
 
+  /** In front of its answer, of which pieces may have come first. */
+  #catchUpQuestion(turn, transcript) {
+    const asked = [...this.list.querySelectorAll("[data-side=visitor]")].some(({ dataset, textContent }) =>
+      dataset.turn ? dataset.turn === this.#key("turn", turn) : textContent === transcript,
+    );
+    const answer = this.#from(turn);
+    // One that is answered anew is of the newest turn, and stands in front of the earlier ones' answers, too.
+    const anew = this.#lines.has(this.#key("avatar", turn)) && answer.querySelector("[data-side=visitor]");
+    if (asked || anew) return;
+    const question = this.#begun(answer) ?? this.#append("visitor", "", answer);
+    question.dataset.turn = this.#key("turn", turn);
+    this.#write(question, transcript, true);
+  }
+
   #catchUpBlocks(turn, blocks = []) {
     for (const { block, language, text: written } of blocks) {
-      const line = this.#line("shown", `${turn}.${block}`);
+      const line = this.#line("shown", `${turn}.${block}`, this.#from(turn + 1));
       if (written.length > (line.dataset.written?.length ?? 0)) showBlock(line, written, language);
     }
   }
@@ -152,9 +157,20 @@ export class Captions {
     return Number(first?.dataset.of.slice(answers.length) ?? 0);
   }
 
-  /** The question whose end was not heard here, if there is one. */
-  #begun() {
-    const last = [...this.list.querySelectorAll("[data-side=visitor]")].at(-1);
+  /** Where this turn begins, or a later one; null: none has. @returns {HTMLLIElement | null} */
+  #from(turn) {
+    const first = this.#all.find(({ dataset }) => {
+      const [session, side, number] = (dataset.turn ?? dataset.of ?? "").split(" ");
+      return session === this.#session && side !== "visitor" && parseInt(number) >= turn;
+    });
+    return first?.parentElement ?? null;
+  }
+
+  /** The question in front of this whose end was not heard here, if there is one. */
+  #begun(answer) {
+    const items = [...this.list.children];
+    const before = answer ? items.slice(0, items.indexOf(answer)) : items;
+    const last = before.flatMap((item) => [...item.querySelectorAll("[data-side=visitor]")]).at(-1);
     return last?.hasAttribute("data-partial") ? last : null;
   }
 
@@ -227,16 +243,17 @@ export class Captions {
     return `${this.#session} ${side} ${number}`;
   }
 
-  #line(side, number) {
+  #line(side, number, before = null) {
     const key = this.#key(side, number);
-    return this.#lines.get(key) ?? this.#append(side, key);
+    return this.#lines.get(key) ?? this.#append(side, key, before);
   }
 
   get #all() {
     return [...this.list.querySelectorAll(".line")];
   }
 
-  #append(side, key) {
+  /** @param {HTMLLIElement | null} before null: at the end */
+  #append(side, key, before = null) {
     const line = document.createElement("div");
     line.className = "line";
     line.dataset.side = side;
@@ -249,7 +266,7 @@ export class Captions {
     item.append(line);
     if (side === "avatar") name(line, this.speaker);
     if (side === "visitor") label(line, text("transcript.you"), "transcript.you");
-    this.list.append(item);
+    this.list.insertBefore(item, before);
     for (const { dataset } of this.#all.slice(0, -LINES_KEPT)) this.#lines.delete(dataset.of);
     while (this.list.childElementCount > LINES_KEPT) this.list.firstElementChild.remove();
     return line;

@@ -378,6 +378,11 @@ async def test_a_question_that_goes_on_or_is_answered_anew_is_one_caption(
     await expect(lines).to_have_text([question, "Very far.", "Far away."])
     await expect(lines.nth(1).locator("s")).to_have_text(" far.")
     await expect(page.locator("body > .announcer")).to_have_text("Eileen: Far away.")
+    ended = {"transcript": question, "answer": "Very far.", "state": "interrupted", "heard": "Very"}
+    anew = {"transcript": question, "answer": "Far away. And cold.", "state": "finished"}
+    stub.script.turns = [{"turn": 3, **ended}, {"turn": 4, **anew}]
+    stub.drop()
+    await expect(lines).to_have_text([question, "Very far.", "Far away. And cold."])
 
 
 async def test_what_is_typed_is_told_before_it_is_sent_once(page: Page, stub: StubGateway) -> None:

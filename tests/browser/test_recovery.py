@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, Route, expect
 
 from tests.browser.driving import (
     NOTES_RECONNECTING,
@@ -206,7 +207,7 @@ async def test_a_gateway_that_is_away_at_a_reload_and_a_tab_that_cannot_go_on_en
     assert stub.seen.sessions[1]["history"] == [{"side": "avatar", "text": "Before."}]
 
 
-@pytest.mark.parametrize("way", ["lost", "reload"])
+@pytest.mark.parametrize("way", ["lost", "reload", "late"])
 async def test_a_question_whose_end_came_meanwhile_is_one_caption(
     page: Page, stub: StubGateway, way: str
 ) -> None:
@@ -220,10 +221,25 @@ async def test_a_question_whose_end_came_meanwhile_is_one_caption(
     stub.script.turns = [cut, asked, again]
     lines = page.locator(".line")
     await expect(lines).to_have_count(2)
+    caught_up = asyncio.Event()
+
+    async def hold_back(route: Route) -> None:
+        await caught_up.wait()
+        await route.continue_()
+
     if way == "reload":
         await page.reload()
-    else:
+    elif way == "lost":
         stub.drop()
+    else:
+        await page.route("**/turns", hold_back)
+        async with reconnecting(page):
+            stub.drop()
+        await page.wait_for_selector("body[data-connection=live]")
+        for piece in ("Still noon.", " noon."):  # one that had been said was told again
+            stub.push({"type": "answer", "turn": 3, "text": piece})
+        await expect(lines).to_have_count(3)
+        caught_up.set()
     question = "What is the time?"
     said = ["Good morning to you.", question, "Noon.", question, "Still noon."]
     await expect(lines).to_have_text(said)
