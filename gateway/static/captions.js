@@ -112,6 +112,10 @@ export class Captions {
     const oldest = this.#oldest();
     for (const { turn, transcript, answer, heard, state, shown } of turns) {
       if (!answer || turn < oldest) continue;
+      if (state === "replaced") {
+        this.turn({ turn, event: state });
+        continue;
+      }
       if (transcript) this.#catchUpQuestion(turn, transcript);
       const known = this.#lines.get(this.#key("avatar", turn))?.textContent ?? "";
       const goesOn = ["opened", "speaking"].includes(state);

@@ -380,7 +380,8 @@ async def test_a_question_that_goes_on_or_is_answered_anew_is_one_caption(
     await expect(page.locator("body > .announcer")).to_have_text("Eileen: Far away.")
     ended = {"transcript": question, "answer": "Very far.", "state": "interrupted", "heard": "Very"}
     anew = {"transcript": question, "answer": "Far away. And cold.", "state": "finished"}
-    stub.script.turns = [{"turn": 3, **ended}, {"turn": 4, **anew}]
+    half = {"transcript": "How far is the moon.", "answer": "The moon is", "state": "replaced"}
+    stub.script.turns = [{"turn": 1, **half}, {"turn": 3, **ended}, {"turn": 4, **anew}]
     stub.drop()
     await expect(lines).to_have_text([question, "Very far.", "Far away. And cold."])
 
