@@ -317,6 +317,11 @@ export class Conversation {
     }
   }
 
+  /** @param {"auto" | "webrtc" | "websocket"} transport from now on */
+  prefer(transport) {
+    (this.#starting ?? this.connection)?.prefer(transport);
+  }
+
   /** @param {"server" | "client"} by who draws the face from now on */
   async drawnBy(by) {
     await this.update({ drawn_by: by });

@@ -282,7 +282,7 @@ class Page {
 
   async changed(name, value) {
     if (name === "captions") this.foldLatency();
-    if (name === "transport") this.conversation.connection?.prefer(value);
+    if (name === "transport") this.conversation.prefer(value);
     if (name.startsWith("microphone")) await this.talk.reopen();
     if (name === "speakerDevice") await this.chooseSpeaker();
     if (name === "style" || name === "speed") await this.conversation.update({ [name]: value });

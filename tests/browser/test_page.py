@@ -183,7 +183,7 @@ async def test_waits_in_line_comes_in_by_itself_and_with_what_was_chosen_there(
     page: Page, stub: StubGateway
 ) -> None:
     stub.script.ahead, stub.script.wait_s = 3, 130.0
-    await open_page(page, stub, "?transport=websocket")
+    await open_page(page, stub)
     await page.click("#start-type")
     await expect(page.locator(".queue-position")).to_have_text("You are number 3 in line.")
     await expect(page.locator(".queue-wait")).to_have_text("About 2 minutes to go.")
@@ -192,10 +192,13 @@ async def test_waits_in_line_comes_in_by_itself_and_with_what_was_chosen_there(
     await expect(page.locator(".queue-wait")).to_contain_text("cannot be told")
     await page.check("#language input[value=zh]", force=True)
     await expect(page.locator("#queue button")).to_have_text("不排了")
+    await page.click("#settings-open")
+    await page.check("input[name=transport][value=websocket]", force=True)
     stub.script.ahead = 0
     await page.wait_for_selector("body[data-phase=live]:not([data-waiting])")
     assert len(stub.seen.sessions) == 1
     assert stub.seen.updates == [{"language": "zh", "voice": "baker"}]
+    assert await body(page, "transport") == "websocket"
 
 
 async def test_a_place_that_is_lost_with_its_gateway_is_asked_for_anew(
