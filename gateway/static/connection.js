@@ -18,6 +18,7 @@ import { FaceStream } from "./head/stream.js";
 import { Hush } from "./hush.js";
 import { text } from "./i18n.js";
 import { SocketMedia } from "./media_ws.js";
+import { onAbort } from "./sockets.js";
 import { WebRtcMedia } from "./webrtc.js";
 
 /** How turns end of which more may be buffered than is to be heard. */
@@ -217,9 +218,10 @@ export class Connection extends EventTarget {
       last = detail;
       if (detail.state === "waiting") this.#tell("place", detail);
     });
+    let forget;
     const closed = new Promise((resolve) => {
       events.addEventListener("lost", resolve, { once: true });
-      signal.addEventListener("abort", resolve, { once: true });
+      forget = onAbort(signal, resolve);
     });
     try {
       await events.open(this.#api.placeSocket(this.sessionId), signal);
@@ -227,6 +229,7 @@ export class Connection extends EventTarget {
     } catch {
       return last; // nobody waits there any more, or the gateway is away
     } finally {
+      forget();
       events.close();
     }
     return last;
@@ -471,11 +474,12 @@ function pause(duration_ms, signal) {
   return new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
+      forget();
       removeEventListener("online", end);
       resolve();
     };
     const timer = setTimeout(end, duration_ms);
-    signal.addEventListener("abort", end, { once: true });
+    const forget = onAbort(signal, end);
     addEventListener("online", end, { once: true });
   });
 }

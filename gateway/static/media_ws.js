@@ -5,7 +5,7 @@
 
 import { PlayedClock } from "./head/clock.js";
 import { text } from "./i18n.js";
-import { Hearing } from "./sockets.js";
+import { Hearing, onAbort } from "./sockets.js";
 
 const MIMES = {
   server: 'video/mp4; codecs="avc1.42E01F, mp4a.40.2"',
@@ -97,8 +97,12 @@ export class SocketMedia extends Hearing {
 
   #opened(signal) {
     return new Promise((resolve, reject) => {
-      this.#source.addEventListener("sourceopen", resolve, { once: true });
-      signal?.addEventListener("abort", () => reject(signal.reason), { once: true });
+      const forget = onAbort(signal, () => reject(signal.reason));
+      const opened = () => {
+        forget();
+        resolve();
+      };
+      this.#source.addEventListener("sourceopen", opened, { once: true });
     });
   }
 
@@ -106,16 +110,18 @@ export class SocketMedia extends Hearing {
     return new Promise((resolve, reject) => {
       const fail = (error) => {
         clearTimeout(timer);
+        forget();
         this.close();
         reject(error);
       };
       const refuse = () => fail(new Error("the media connection was refused"));
       const timer = setTimeout(() => fail(new Error("no picture came")), FIRST_PICTURE_LIMIT_MS);
-      signal?.addEventListener("abort", () => fail(signal.reason), { once: true });
+      const forget = onAbort(signal, () => fail(signal.reason));
       this.#socket.addEventListener("close", refuse);
       const shown = () => {
         if (!this.#buffer.buffered.length) return;
         clearTimeout(timer);
+        forget();
         this.#buffer.removeEventListener("updateend", shown);
         this.#socket.removeEventListener("close", refuse); // from then on it is lost
         resolve();

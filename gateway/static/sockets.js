@@ -17,6 +17,17 @@ export class Hearing extends EventTarget {
 }
 
 /**
+ * Acts where it is aborted, until what this returns is called: a conversation's signal outlives each
+ * of its connections, and would keep them all.
+ * @param {AbortSignal | undefined} signal
+ * @returns {() => void}
+ */
+export function onAbort(signal, act) {
+  signal?.addEventListener("abort", act, { once: true });
+  return () => signal?.removeEventListener("abort", act);
+}
+
+/**
  * Resolves once a new socket is open; rejects, and closes it, where it cannot be opened.
  * @param {WebSocket} socket
  * @param {string} what it carries
@@ -24,14 +35,13 @@ export class Hearing extends EventTarget {
 export function opened(socket, what, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => socket.close(), OPEN_LIMIT_MS);
-    signal?.addEventListener("abort", () => socket.close(), { once: true });
-    socket.addEventListener("close", () => {
+    const forget = onAbort(signal, () => socket.close());
+    const settle = (act, value) => {
       clearTimeout(timer);
-      reject(new Error(`the ${what} connection could not be opened`));
-    });
-    socket.addEventListener("open", () => {
-      clearTimeout(timer);
-      resolve();
-    });
+      forget();
+      act(value);
+    };
+    socket.addEventListener("close", () => settle(reject, new Error(`the ${what} connection could not be opened`)));
+    socket.addEventListener("open", () => settle(resolve));
   });
 }

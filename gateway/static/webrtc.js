@@ -8,6 +8,7 @@ import { ArrivalClock } from "./head/clock.js";
 import { InStep, soundOf } from "./in_step.js";
 import { visibleLevel } from "./level.js";
 import { LiveSound } from "./live_sound.js";
+import { onAbort } from "./sockets.js";
 
 const GATHERING_LIMIT_MS = 1000;
 const CONNECT_LIMIT_MS = 6000;
@@ -42,6 +43,7 @@ function connected(pc, signal) {
     const give = (settle, value) => {
       clearTimeout(timer);
       pc.removeEventListener("connectionstatechange", check);
+      forget();
       settle(value);
     };
     const check = () => {
@@ -51,7 +53,7 @@ function connected(pc, signal) {
       }
     };
     const timer = setTimeout(() => give(reject, new Error("WebRTC timed out")), CONNECT_LIMIT_MS);
-    signal?.addEventListener("abort", () => give(reject, signal.reason), { once: true });
+    const forget = onAbort(signal, () => give(reject, signal.reason));
     pc.addEventListener("connectionstatechange", check);
     check();
   });

@@ -22,11 +22,32 @@ from tests.browser.stub_gateway import StubGateway
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_reconnects_to_the_same_session(page: Page, stub: StubGateway) -> None:
-    await start(page, stub, "")
+KEEPS = """{
+  const { addEventListener: add, removeEventListener: remove } = EventTarget.prototype;
+  window.kept = new Set();
+  EventTarget.prototype.addEventListener = function (type, act, ...rest) {
+    if (this instanceof AbortSignal) kept.add(act);
+    add.call(this, type, act, ...rest);
+  };
+  EventTarget.prototype.removeEventListener = function (type, act, ...rest) {
+    kept.delete(act);
+    remove.call(this, type, act, ...rest);
+  };
+}"""
+"""What waits for the end of a conversation, and keeps what it would act on."""
+
+
+@pytest.mark.parametrize("transport", ["webrtc", "websocket"])
+async def test_reconnects_to_the_same_session_and_keeps_nothing_of_the_last_connection(
+    page: Page, stub: StubGateway, transport: str
+) -> None:
+    await page.add_init_script(KEEPS)
+    await start(page, stub, f"?transport={transport}")
+    kept = await page.evaluate("kept.size")
     async with reconnecting(page):
         stub.drop()
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert await page.evaluate("kept.size") == kept
     assert len(stub.seen.sessions) == 1
     assert await moves(page, stub)
 
