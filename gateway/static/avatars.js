@@ -60,9 +60,15 @@ export class AvatarPicker {
     await this.load();
   }
 
-  portrait(name) {
+  /** Its address; "": it did not come, and is asked for again the next time. */
+  async portrait(name) {
     if (!this.#portraits.has(name)) this.#portraits.set(name, this.api.portraitUrl(name));
-    return this.#portraits.get(name).catch(() => "");
+    try {
+      return await this.#portraits.get(name);
+    } catch {
+      this.#portraits.delete(name);
+      return "";
+    }
   }
 
   async render(chosen) {

@@ -660,8 +660,12 @@ async def test_asks_for_the_key_once_and_a_refusal_that_comes_late_asks_for_no_o
     await page.click("#start-type")
     await page.wait_for_selector("body[data-connection=live]")
     assert await page.evaluate("document.querySelector('#portrait').naturalWidth") > 0
+    await page.route("**/portrait.jpg", lambda route: route.abort())
     await open_page(page, stub, "?transport=websocket")
     await expect(page.locator("#key")).to_be_hidden()
+    await page.unroute("**/portrait.jpg")
+    await page.check("#language input[value=zh]", force=True)  # what can be chosen is shown anew
+    await page.wait_for_function("document.querySelector('#portrait').naturalWidth > 0")
 
 
 async def test_a_secret_that_no_header_can_carry_is_refused_as_any_other(
