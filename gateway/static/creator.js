@@ -6,7 +6,7 @@ import { announce } from "./announce.js";
 import { addressOf, nameFault } from "./avatars.js";
 import { handOn } from "./focus.js";
 import { text } from "./i18n.js";
-import { inPlainWords } from "./refusals.js";
+import { reasonOf } from "./refusals.js";
 
 const TYPES = ["image/jpeg", "image/png", "image/webp"];
 const LIMIT_BYTES = 20_000_000;
@@ -104,7 +104,7 @@ export class AvatarCreator {
       const consent = { likeness: this.likeness.value, agreed_to: text("avatar.consent") };
       await this.api.createAvatar(name, this.#photo, consent, (share) => this.#advance(share));
     } catch (error) {
-      this.#explain(error.status === 0 ? text("error.unreachable") : inPlainWords(error.message));
+      this.#explain(reasonOf(error));
       return;
     } finally {
       this.progress.hidden = true;

@@ -22,7 +22,7 @@ import { Preferences } from "./preferences.js";
 import { QueuePanel } from "./queue.js";
 import { Readiness } from "./readiness.js";
 import { RecordButton } from "./recording.js";
-import { inPlainWords } from "./refusals.js";
+import { reasonOf } from "./refusals.js";
 import { askForKey, SettingsSheet } from "./settings.js";
 import { Stage } from "./stage.js";
 import { TalkButton } from "./talk.js";
@@ -469,8 +469,7 @@ class Page {
   /** @param {string} about for which it is over, beside the gateway itself; "": it leaves by itself */
   report(error, about = "") {
     const away = AWAY.includes(error.status);
-    const message = error.status === 0 ? text("error.unreachable") : inPlainWords(error.message);
-    this.toasts.error(message, about || (away ? "gateway" : ""));
+    this.toasts.error(reasonOf(error), about || (away ? "gateway" : ""));
   }
 }
 

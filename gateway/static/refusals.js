@@ -39,3 +39,8 @@ export function inPlainWords(message) {
   }
   return message;
 }
+
+/** Why something was refused, or did not come. @param {import("./api.js").ApiError} error */
+export function reasonOf(error) {
+  return error.status === 0 ? text("error.unreachable") : inPlainWords(error.message);
+}

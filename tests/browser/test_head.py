@@ -16,7 +16,7 @@ from playwright.async_api import Browser, FilePayload, Page, Route, expect
 
 from tests.browser.block_head import block_figure, block_head
 from tests.browser.conftest import WEBGL, chromium, fresh_page
-from tests.browser.driving import body, open_page
+from tests.browser.driving import body, open_page, start
 from tests.browser.stub_gateway import StubGateway
 from tests.face.engines import made_head
 from tests.face.engines.made_gltf import Gltf, hold_out_arms
@@ -270,6 +270,22 @@ async def test_the_head_that_was_chosen_last_is_worn_however_late_others_come(
         await page.click("#avatars label:has([value=eileen])")
         await until_true(page, "worn.at(-1) === 0")
         assert (await page.evaluate("worn"))[-3:] == [1, 3, 0]
+
+
+async def test_a_head_that_cannot_be_fetched_is_told_and_asked_for_again(
+    drawing: Browser, stub: StubGateway
+) -> None:
+    async with fresh_page(drawing) as page:
+        await give_heads(page)
+        await page.route("**/head.glb", lambda route: route.abort())
+        await start(page, stub)
+        await page.click("#settings-open")
+        await page.check("input[name=drawnBy][value=client]", force=True)
+        await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
+        await stub.until(lambda seen: {"drawn_by": "server"} in seen.updates)
+        await page.unroute("**/head.glb")
+        await page.reload()
+        await page.wait_for_selector("#head")
 
 
 async def test_without_webgl_the_page_says_so_and_the_server_draws(

@@ -1,5 +1,7 @@
 /** The choices for a face that is drawn here: who draws it, camera, background, whose head. */
+import { ApiError } from "../api.js";
 import { text, translate } from "../i18n.js";
+import { reasonOf } from "../refusals.js";
 import "./words.js";
 
 const VIEWS = ["portrait", "close", "wide"];
@@ -117,5 +119,6 @@ export class DrawingChoices {
 
 /** What a fault of a head says to the visitor. */
 export function told(error) {
+  if (error instanceof ApiError) return reasonOf(error);
   return text(error.message, text("head.unfit.file"));
 }

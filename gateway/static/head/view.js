@@ -2,6 +2,7 @@
  * The face drawn on this device: the canvas on the stage, which head it shows, and what to do where
  * it cannot be drawn. All that draws is loaded when it is first wanted.
  */
+import { ApiError } from "../api.js";
 import { DrawingChoices, told } from "./choices.js";
 import { keep, kept } from "./store.js";
 
@@ -83,13 +84,16 @@ export class HeadView {
 
   /** Wears what is wanted now. file: just chosen; one that will not do is told, and not kept. */
   async #again(file) {
-    if (this.#preferences.get("drawnBy") === "client") {
+    let drawn = this.#preferences.get("drawnBy") === "client";
+    if (drawn) {
       try {
         if (!(await this.#wear(file ?? (await this.#own())))) return;
         if (file) await keep("headFile", file);
       } catch (error) {
-        if (!file) this.#giveUp(error);
-        else {
+        if (!file) {
+          this.#giveUp(error);
+          drawn = false;
+        } else {
           this.#preferences.set("headFile", "avatar");
           this.choices.show();
           this.#onFault(told(error));
@@ -97,7 +101,7 @@ export class HeadView {
         }
       }
     }
-    if (this.#preferences.get("drawnBy") === "client") return this.#onDrawnBy("client");
+    if (drawn && this.#preferences.get("drawnBy") === "client") return this.#onDrawnBy("client");
     this.#end();
     this.#onDrawnBy("server");
   }
@@ -178,12 +182,14 @@ export class HeadView {
     this.#onDrawnBy("server");
   }
 
-  /** Says why, and leaves the drawing to the server. */
+  /** Says why, and leaves the drawing to the server; for now, where a gateway was asked in vain. */
   #giveUp(error) {
     console.info("visavis: the face is not drawn here:", error);
-    this.#preferences.set("drawnBy", "server");
-    if (this.#preferences.get("headFile") === "own") this.#preferences.set("headFile", "avatar");
-    this.choices.show();
+    if (!(error instanceof ApiError)) {
+      this.#preferences.set("drawnBy", "server");
+      if (this.#preferences.get("headFile") === "own") this.#preferences.set("headFile", "avatar");
+      this.choices.show();
+    }
     this.#onFault(told(error));
   }
 
