@@ -316,10 +316,12 @@ async def test_dead_sockets_are_noticed_and_what_is_typed_into_them_is_not_lost_
     await stub.until(lambda seen: any(event["type"] == "text" for event in seen.events))
     # Now it arrives, and it is the answer that does not.
     stub.script.deaf = True
-    stub.script.turns = [{"turn": 1, "transcript": "And the sun?", "answer": ""}]
     await page.fill("#message", "And the sun?")
     await page.press("#message", "Enter")
     await expect(page.locator("#message")).to_have_value("And the sun?")
+    # Until the next connection, which asks for the turns, it stands there.
+    stub.script.turns = [{"turn": 1, "transcript": "And the sun?", "answer": ""}]
+    await page.wait_for_selector("body[data-connection=reconnecting]")
     stub.script.deaf = False
     await page.wait_for_selector("body[data-connection=live]")
     await expect(page.locator("#message")).to_have_value("")
