@@ -198,7 +198,7 @@ export const ENGLISH = {
   "key.remember": "Remember on this device",
   "key.enter": "Continue",
   "notices": "Notices",
-  "notice.fallback": "The usual connection (WebRTC) does not work here. The page goes on over another one (WebSocket).",
+  "notice.fallback": "The usual connection (WebRTC) could not be made. The page goes on over another one (WebSocket).",
   "notice.offline": "Not connected. Trying again…",
   "notice.unheard": "Your message may not have arrived. It is in its field again: send it once more.",
   "error.unreachable": "The gateway cannot be reached. Is it running?",

@@ -198,7 +198,7 @@ export const CHINESE = {
   "key.remember": "在此设备上记住",
   "key.enter": "继续",
   "notices": "通知",
-  "notice.fallback": "常用的连接方式（WebRTC）在这里不可用，页面改用另一种方式（WebSocket）继续。",
+  "notice.fallback": "常用的连接方式（WebRTC）未能建立，页面改用另一种方式（WebSocket）继续。",
   "notice.offline": "未连接，正在重试…",
   "notice.unheard": "您的消息可能没有送达，已放回输入框，请再发送一次。",
   "error.unreachable": "无法连接网关。它在运行吗？",
