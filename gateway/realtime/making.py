@@ -91,9 +91,8 @@ class Making:
                     self._note(to_do.Written(effect.reply, piece.text, *about))
         cut = last.finish_reason == "length"
         whole = [call for call in _joined(calls) if not cut or is_json_object(call.arguments)]
-        for number, call in enumerate(whole):
-            call_id = call.id or f"call_{effect.reply}_{number}"
-            self._note(to_do.Called(effect.reply, call_id, call.name, call.arguments))
+        for call in whole:
+            self._note(to_do.Called(effect.reply, call.name, call.arguments))
         self._note(to_do.Ended(effect.reply, _usage(last), cut))
         return "" if calls else text
 

@@ -98,10 +98,10 @@ class Request:
         channel = by_channel and not self.apart
         return Asked(self.aloud, told, channel, self.apart, self.limit)
 
-    def simple(self, messages: Sequence[Message]) -> bool:
+    @property
+    def simple(self) -> bool:
         """Whether the session can answer it by itself, as it answers whoever speaks."""
-        asked = not messages or messages[-1].role != "tool"
-        return self.aloud and not self.apart and not self.tools and self.limit == "inf" and asked
+        return self.aloud and not self.apart and not self.tools and self.limit == "inf"
 
     def wanted(self, prompt: Sequence[Message]) -> Wanted:
         """Of the language model."""

@@ -152,7 +152,6 @@ class Called:
     """The language model wants a tool. arguments: JSON, whole."""
 
     reply: str
-    call_id: str
     name: str
     arguments: str
 

@@ -176,37 +176,60 @@ class Items:
 
 
 def messages_of(items: Iterable[Item]) -> list[Message]:
-    """Items as messages; those of a side that follow each other are one."""
+    """Items as messages; those of a side that follow each other are one.
+
+    A model reads a tool's result behind its call, however late it came: the newest of it, and none
+    whose call is not there.
+    """
+    items = list(items)
+    results = _results(items)
     said: list[Message] = []
     role: Any = ""
     texts: list[str] = []
     """Of the side that speaks."""
+    calls: list[Item] = []
+    """That were made together."""
 
     def close() -> None:
         if texts:
             said.append(Message(role, _in_one(texts)))
             texts.clear()
+        if calls:
+            called = (Call(call.call_id, call.name, call.arguments or "{}") for call in calls)
+            said.append(Message("assistant", "", tuple(called)))
+            told = [results[call.id] for call in calls if call.id in results]
+            said.extend(Message("tool", one.output, tool_call_id=one.call_id) for one in told)
+            calls.clear()
 
     for item in items:
         match item.kind:
             case "function_call":
-                close()
-                call = Call(item.call_id, item.name, item.arguments or "{}")
-                if said and said[-1].calls:
-                    before = said.pop()
-                    said.append(Message("assistant", before.content, (*before.calls, call)))
-                else:
-                    said.append(Message("assistant", "", (call,)))
+                if texts:
+                    close()
+                calls.append(item)
             case "function_call_output":
-                close()
-                said.append(Message("tool", item.output, tool_call_id=item.call_id))
+                if calls:
+                    close()  # what is called next was called with this in mind
             case _ if text := item.text.strip():
-                if role != item.role:
+                if calls or role != item.role:
                     close()
                     role = item.role
                 texts.append(text)
     close()
     return said
+
+
+def _results(items: Iterable[Item]) -> dict[str, Item]:
+    """What came of each call, by the id of the call's item."""
+    newest: dict[str, Item] = {}
+    """Of the calls with one id."""
+    results: dict[str, Item] = {}
+    for item in items:
+        if item.kind == "function_call":
+            newest[item.call_id] = item
+        elif item.kind == "function_call_output" and item.call_id in newest:
+            results[newest[item.call_id].id] = item
+    return results
 
 
 def _in_one(pieces: Iterable[str]) -> str:

@@ -204,8 +204,7 @@ class Replies:
                 return reply.write(news.text)
             case Called():
                 reply = self.find(news.reply)
-                made = (news.call_id, news.name, news.arguments)
-                return reply.call(*made) if reply is not None else []
+                return reply.call(news.name, news.arguments) if reply is not None else []
             case Sounded():
                 reply = self.find(news.reply)
                 if reply is None:

@@ -71,7 +71,7 @@ class Reply:
     """Some of it is written, and waits for that end."""
     shown: list[ShownEvent] = field(default_factory=list)
     """Blocks of code and tables, which are not said: a part of their own, behind what is."""
-    _calls: list[tuple[str, str, str]] = field(default_factory=list)
+    _calls: list[tuple[str, str]] = field(default_factory=list)
     """That wait until what was said before them is complete."""
 
     @property
@@ -114,19 +114,24 @@ class Reply:
             events += [self._delta("response.output_audio.delta", delta=p) for p in pieces]
         return [*events, *self.finish_if_complete()]
 
-    def call(self, call_id: str, name: str, arguments: str) -> list[Event]:
-        """The model wants a tool of the client's. arguments: JSON, whole."""
+    def call(self, name: str, arguments: str) -> list[Event]:
+        """The model wants a tool of the client's. arguments: JSON, whole.
+
+        The call's id is ours: a language model numbers its calls anew in each answer, or gives them
+        longer names than the 32 characters that clients leave as they are.
+        """
         if not self.active:
             return []
         begun = self.by_session and (self.turn is not None or self.held)
         spoken = self.message is not None or begun
         if spoken and self.asked.aloud and not self.voice_complete:
-            self._calls.append((call_id, name, arguments))  # what is being said comes first
+            self._calls.append((name, arguments))  # what is being said comes first
             return []
         item = Item(self.new_id("item"), "function_call", status="in_progress")
-        item.call_id, item.name = call_id, name
+        item.call_id, item.name = self.new_id("call"), name
         events = [*self._close_message("completed"), *self._add(item)]
-        told = {"item_id": item.id, "output_index": len(self.output) - 1, "call_id": call_id}
+        where = {"item_id": item.id, "output_index": len(self.output) - 1}
+        told = {**where, "call_id": item.call_id}
         of_call = "response.function_call_arguments"
         events.append(self._event(f"{of_call}.delta", **told, delta=arguments))
         item.arguments = arguments

@@ -118,11 +118,11 @@ class Responses:
         items = items_for(request, self._items, self._new_id)
         if items and items[-1].unreadable is not None:
             return _sent(self._replies.made(Failed(reply.id, *items[-1].unreadable)))
-        messages = messages_of(items)
+        told = bool(items) and items[-1].kind == "function_call_output"
         own = request.instructions
         instructions = self.config.instructions if own is None else own
-        prompt = prompt_of(instructions, self.language, messages)
-        if request.simple(messages):
+        prompt = prompt_of(instructions, self.language, messages_of(items))
+        if request.simple and not told:
             effects: list[Effect] = []
             if request.own_voice:
                 self._own_voice = True
@@ -133,7 +133,7 @@ class Responses:
         if request.apart:
             return [Write(reply.id, request.wanted(prompt), "voice", request.voice)]
         reply.by_session = True
-        reply.comes_after = bool(messages) and messages[-1].role == "tool"
+        reply.comes_after = told
         return [Write(reply.id, request.wanted(prompt), "session")]
 
     # ------------------------------------------------------------ the session speaks it

@@ -752,13 +752,14 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     assert write.then == "session" and write.wanted.tools[0].name == "look_up"
     assert write.wanted.choice.calling == "required"
     events = talk.hear(
-        to_do.Called(write.reply, "call_9", "look_up", '{"what": "tower"}'),
+        to_do.Called(write.reply, "look_up", '{"what": "tower"}'),
         to_do.Ended(write.reply, None),
     )
     done = next(e for e in events if e["type"] == "response.function_call_arguments.done")
-    assert (done["call_id"], done["name"]) == ("call_9", "look_up")
-    assert last(talk)["output"][0]["status"] == "completed"
-    output = {"type": "function_call_output", "call_id": "call_9", "output": "324 m"}
+    (called,) = last(talk)["output"]
+    assert (done["call_id"], done["name"]) == (called["call_id"], "look_up")
+    assert called["status"] == "completed"
+    output = {"type": "function_call_output", "call_id": called["call_id"], "output": "324 m"}
     created = talk.say("conversation.item.create", item=output)
     assert kinds(created) == ["conversation.item.added", "conversation.item.done"]
     assert len(talk.of(to_do.Write)) == 1, "only the client says when to go on"
@@ -776,6 +777,32 @@ def test_a_tool_is_called_and_its_result_is_spoken() -> None:
     assert last(talk)["output"][0]["content"][0]["transcript"] == "It is high."
 
 
+def test_a_tools_result_is_read_behind_its_call_however_late_it_comes() -> None:
+    def told(call_id: str, output: str) -> dict[str, Any]:
+        return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+    talk = Talk({"tools": [TOOL], "output_modalities": ["text"]})
+    talk.ask("How high is it?")
+    talk.say("response.create")
+    (write,) = talk.of(to_do.Write)
+    calls = [to_do.Called(write.reply, "look_up", "{}") for _ in range(2)]
+    talk.hear(*calls, to_do.Ended(write.reply, None))
+    first, second = (made["call_id"] for made in last(talk)["output"])
+    talk.speak(1, "And hurry, please.", turn=None)
+    write = talk.of(to_do.Write)[-1]
+    talk.hear(to_do.Written(write.reply, "Just a moment."), to_do.Ended(write.reply, None))
+    results = (told(second, "CANCELLED"), told(first, "324 m"), told(second, "1889"))
+    for output in (*results, told("call_of_nobody", "0")):
+        talk.say("conversation.item.create", item=output)
+    talk.say("response.create")
+    asked = talk.of(to_do.Write)[-1].wanted.messages[1:]
+    said = [message.content for message in asked]
+    assert said[:4] == ["How high is it?", "", "324 m", "1889"]
+    assert said[4:6] == ["And hurry, please.", "Just a moment."]
+    assert [call.id for call in asked[1].calls] == [first, second]
+    assert [message.tool_call_id for message in asked[2:4]] == [first, second]
+
+
 def with_a_preface(*, by_channel: bool) -> tuple[Talk, str]:
     """A talk in which words before a tool's call are heard; the reply to the tool's result."""
     talk = Talk({"tools": [TOOL]}, by_channel=by_channel)
@@ -784,12 +811,13 @@ def with_a_preface(*, by_channel: bool) -> tuple[Talk, str]:
     (write,) = talk.of(to_do.Write)
     talk.hear(to_do.Written(write.reply, "Let me look."))
     talk.begin(1)
-    talk.hear(to_do.Called(write.reply, "call_9", "look_up", "{}"), to_do.Ended(write.reply, None))
+    talk.hear(to_do.Called(write.reply, "look_up", "{}"), to_do.Ended(write.reply, None))
     talk.answer(1, "Let me look.")
     assert last(talk)["status"] == "completed"
-    made = [item["type"] for item in last(talk)["output"]]
-    assert made == ["message", "function_call"], "what is said comes first, and to its end"
-    output = {"type": "function_call_output", "call_id": "call_9", "output": "324 m"}
+    made = last(talk)["output"]
+    kinds_made = [item["type"] for item in made]
+    assert kinds_made == ["message", "function_call"], "what is said comes first, and to its end"
+    output = {"type": "function_call_output", "call_id": made[1]["call_id"], "output": "324 m"}
     talk.say("conversation.item.create", item=output)
     talk.say("response.create")
     return talk, talk.of(to_do.Write)[-1].reply
