@@ -27,7 +27,7 @@ _JOINED_SAMPLES = 1024
 """Pieces that are shorter together are one: each takes a hundred bytes beside its samples."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Speech:
     """One utterance. samples: of it that were handed on."""
 

@@ -237,6 +237,12 @@ async def test_it_is_bounded_and_in_order() -> None:
     speech.begin(8_000)
     speech.end()
     assert speech.next() is None and not speech.waits, "there was no sound in it"
+    for seconds in (1, 2):  # for a moment the second is as long as the first
+        speech.begin(8_000)
+        for _ in range(seconds):
+            speech.add(np.ones(8_000, np.int16))
+        speech.end()
+    assert speech.waiting_s == 3
 
 
 async def test_what_comes_sample_by_sample_takes_no_more_memory_than_in_packets() -> None:
