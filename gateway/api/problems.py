@@ -21,6 +21,7 @@ from gateway.api.choices import sendable
 from gateway.api.events import MOST_FAULTS, why_of
 from gateway.api.schemas import Problem
 from gateway.apps.sayings import SayingsFullError
+from gateway.apps.speech import SpeechFullError
 from gateway.stages.room import NoRoomError
 from gateway.talk.microphone import MicrophoneTakenError
 from visavis.serving.errors import (
@@ -57,6 +58,7 @@ _TABLE: tuple[tuple[type[Exception], int, str], ...] = (
     (OverLimitError, 429, "over_limit"),
     (NoRoomError, 429, "at_capacity"),
     (SayingsFullError, 429, "too_many_waiting"),
+    (SpeechFullError, 429, "too_many_waiting"),
     (AtCapacityError, 503, "at_capacity"),
     (StageLostError, 503, "stage_lost"),
     (EngineError, 503, "unavailable"),

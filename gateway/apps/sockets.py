@@ -110,7 +110,8 @@ async def speech(socket: WebSocket, session_id: str) -> None:
     `begin` (rate_hz, text), then sound in binary messages as fast as it is made, then `end`; `cut`
     ends all. Utterances are said one after the other. The session's `turn` and `error` events come
     back: `speaking` with the first sample that is heard, `finished` or `interrupted` with how much
-    was. What is more than a minute ahead is not read before there is room for it.
+    was. What is more than five minutes ahead, or in more than 200 utterances, is not taken, and an
+    `error` (`too_many_waiting`) says so, once for each utterance.
     """
     gateway = gateway_of(socket)
     session = await session_at(socket, gateway, session_id)
@@ -148,7 +149,6 @@ async def speech(socket: WebSocket, session_id: str) -> None:
                 _bring(session, message.get("text"), message.get("bytes"))
             except VisavisError as error:
                 listener.tell(ErrorEvent(code=code_of(error)[1], message=str(error)))
-            await _room(session)
 
     try:
         await first_of(send(), receive())
@@ -177,11 +177,3 @@ def _bring(session: Session, text: str | None, sound: bytes | None) -> None:
             session.interrupt()
             if session.unasked.brought.bringing:
                 session.end_speech()
-
-
-async def _room(session: Session) -> None:
-    """Returns once more of what is brought may wait."""
-    brought, handed_on = session.unasked.brought, session.unasked.handed_on
-    while brought.full:
-        handed_on.clear()
-        await handed_on.wait()

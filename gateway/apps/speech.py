@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from visavis.serving.errors import InvalidInputError, OutOfOrderError
+from visavis.serving.errors import AtCapacityError, InvalidInputError, OutOfOrderError
 
-MOST_WAITING_S = 60.0
-"""More than so much that is not handed on yet is not read from the client."""
+MOST_WAITING_S = 300.0
+"""More than so much that is not handed on yet is refused."""
 LEAD_S = 3.0
 """So far the voice may be ahead of what is heard: the face draws ahead, and an interruption throws
 that away."""
@@ -22,9 +22,13 @@ _CHUNK_S = 0.1
 # Of a continuous track: what is louder than this is speech, which ends with so much silence.
 _SPEECH_LEVEL = 60.0
 _SILENCE_S = 0.6
-SPEECHES_WAITING = 64
+SPEECHES_WAITING = 200
 _JOINED_SAMPLES = 1024
 """Pieces that are shorter together are one: each takes a hundred bytes beside its samples."""
+
+
+class SpeechFullError(AtCapacityError):
+    """So much waits to be said already that no more is taken."""
 
 
 @dataclass(eq=False)
@@ -37,6 +41,8 @@ class _Speech:
     held: int = 0
     pieces: deque[NDArray[np.int16]] = field(default_factory=deque)
     complete: bool = False
+    refused: bool = False
+    """What is still to come of it was too much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,12 @@ class BroughtSpeech:
 
     @property
     def full(self) -> bool:
-        """Whether nothing more is to be taken for now."""
-        return self.waiting_s > MOST_WAITING_S or len(self._speeches) >= SPEECHES_WAITING
+        """Whether nothing more is taken for now."""
+        return self._too_long or len(self._speeches) >= SPEECHES_WAITING
+
+    @property
+    def _too_long(self) -> bool:
+        return self.waiting_s > MOST_WAITING_S
 
     @property
     def bringing(self) -> bool:
@@ -84,7 +94,8 @@ class BroughtSpeech:
     def begin(self, rate_hz: int, text: str = "") -> None:
         """An utterance begins. text: what it says, if that is known; "": nobody knows.
 
-        Raises InvalidInputError, OutOfOrderError within another one.
+        Raises InvalidInputError, OutOfOrderError within another one, and SpeechFullError: then
+        nothing of it is kept.
         """
         if rate_hz not in RATES_HZ:
             first, last = RATES_HZ[0], RATES_HZ[-1]
@@ -92,29 +103,44 @@ class BroughtSpeech:
         if self._bringing is not None:
             raise OutOfOrderError("begin: the speech before it has not been ended")
         self._bringing = _Speech(rate_hz, text)
+        if self.full:
+            raise SpeechFullError(
+                f"begin: {self.waiting_s:.0f} s in {len(self._speeches)} speeches wait to be said; "
+                f"{MOST_WAITING_S:.0f} s and {SPEECHES_WAITING} may"
+            )
         self._speeches.append(self._bringing)
 
     def add(self, pcm: NDArray[np.int16]) -> None:
         """Sound of the utterance: [N] int16. Of one that was dropped nothing is kept.
 
-        Raises OutOfOrderError outside of one.
+        Raises OutOfOrderError outside of one, and SpeechFullError: then no more of it is kept.
         """
-        if self._bringing is None:
+        speech = self._bringing
+        if speech is None:
             raise OutOfOrderError("sound: no speech was begun")
-        if len(pcm) and self._bringing in self._speeches:
-            pieces = self._bringing.pieces
-            if pieces and len(pieces[-1]) + len(pcm) <= _JOINED_SAMPLES:
-                pieces[-1] = np.concatenate((pieces[-1], pcm))
-            else:
-                pieces.append(pcm)
-            self._bringing.held += len(pcm)
+        if speech.refused or not len(pcm) or speech not in self._speeches:
+            return
+        if self._too_long:
+            speech.refused = True
+            raise SpeechFullError(
+                f"sound: more than {MOST_WAITING_S:.0f} s wait to be said; the rest of this speech "
+                "is not taken"
+            )
+        pieces = speech.pieces
+        if pieces and len(pieces[-1]) + len(pcm) <= _JOINED_SAMPLES:
+            pieces[-1] = np.concatenate((pieces[-1], pcm))
+        else:
+            pieces.append(pcm)
+        speech.held += len(pcm)
 
     def end(self) -> None:
         """The utterance is complete. Raises OutOfOrderError outside of one."""
         if self._bringing is None:
             raise OutOfOrderError("end: no speech was begun")
-        self._bringing.complete = True
-        self._bringing = None
+        speech, self._bringing = self._bringing, None
+        speech.complete = True
+        if self._speeches and self._speeches[-1] is speech and not speech.held + speech.samples:
+            self._speeches.pop()  # there was no sound in it
 
     def drop(self) -> None:
         """Nothing of what was brought is to be said, nor the rest of what is being brought."""
@@ -125,15 +151,11 @@ class BroughtSpeech:
 
     def next(self) -> str | None:
         """Begin to say what was brought first; its text. None: there is nothing to be said yet."""
-        while self._speeches:
-            first = self._speeches[0]
-            if first.held:
-                self._spoken = first
-                return first.text
-            if not first.complete:
-                return None
-            self._speeches.popleft()  # there was no sound in it
-        return None
+        first = self._speeches[0] if self._speeches else None
+        if first is None or not first.held:
+            return None
+        self._spoken = first
+        return first.text
 
     def due(self, played_s: float) -> Iterator[VoicePiece]:
         """What may be handed on of the utterance that is being said. played_s: heard of it."""
@@ -179,13 +201,13 @@ class SpeechInTrack:
         """pcm: [N] int16, N > 0, as it comes."""
         sound = pcm.astype(np.float32)
         loud = math.sqrt(float(sound @ sound) / len(sound)) > _SPEECH_LEVEL
-        if loud and not self._within:
+        if loud and not self._within and not self._speech.full:
             self._speech.begin(self._rate_hz)
             self._within = True
         self._silent = 0 if loud else self._silent + len(pcm)
         if not self._within:
             return
-        if not self._speech.full:  # it comes as it is spoken: what is too much is not for now
+        if not self._speech.full:  # nobody is there to be told that it is too much
             self._speech.add(pcm)
         if self._silent > _SILENCE_S * self._rate_hz:
             self.end()

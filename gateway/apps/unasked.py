@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
@@ -43,8 +42,6 @@ class Unasked:
         self.sayings = Sayings()
         """What waits to be said."""
         self.brought = BroughtSpeech()
-        self.handed_on = asyncio.Event()
-        """Set whenever there may be room again for what a client brings."""
         self._seq = 0
 
     @property
@@ -72,7 +69,6 @@ class Unasked:
             told = SayEvent(say=saying.number, event="dropped", text=saying.text, reason=reason)
             self._emit(told)
         self.brought.drop()
-        self.handed_on.set()
 
     def tick(self, *, may_begin: bool) -> None:
         """Begin with what is next, where nobody speaks; hand on what is due of what was brought."""
@@ -81,7 +77,6 @@ class Unasked:
                 self._say_next()
             else:
                 text = self.brought.next()
-                self.handed_on.set()  # utterances without sound are gone by now
                 if text is not None:
                     self.speak("brought", text)
                     self._seq = 0
@@ -91,7 +86,6 @@ class Unasked:
         for piece in self.brought.due(turn.played_s):
             self._feed.send_voice(turn.number, self._seq, piece)
             self._seq += 1
-            self.handed_on.set()
 
     def speak(self, why: UnaskedReason, text: str, manner: Manner = AS_THE_SESSION_SAYS) -> None:
         """Open a turn for `text` now. brought: its voice comes from elsewhere."""

@@ -557,7 +557,7 @@ class Session:
         self.unasked.brought.begin(rate_hz, text)
 
     def add_speech(self, pcm: NDArray[np.int16]) -> None:
-        """Sound of it: [N] int16. Raises OutOfOrderError where none was begun."""
+        """Sound of it: [N] int16. Raises as `BroughtSpeech.add` does."""
         self.unasked.brought.add(pcm)
         self._wake_ticks()
 

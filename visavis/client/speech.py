@@ -11,14 +11,15 @@ import websockets
 from numpy.typing import NDArray
 from websockets.asyncio.client import ClientConnection
 
-from visavis.client.errors import lost
+from visavis.client.errors import has_ended, lost
 
 
 class Speech:
     """The way of a program's speech to the face: utterances, one after the other.
 
-    Made by `GatewaySession.bring_speech`. Sound may be sent as fast as it is made: what is too far
-    ahead is not taken before there is room for it. Raises GatewayError where it is lost.
+    Made by `GatewaySession.bring_speech`. Sound may be sent as fast as it is made: five minutes may
+    wait, and of what is more an `error` event tells, with the code `too_many_waiting`. Raises
+    GatewayError where the connection is lost.
     """
 
     def __init__(self, socket: ClientConnection) -> None:
@@ -43,13 +44,14 @@ class Speech:
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
         """`turn` and `error` events, until the session ends: of each utterance opened, speaking,
-        then finished or interrupted, with `played_ms`.
+        then finished or interrupted, with `played_ms`. Raises GatewayError where they are lost.
         """
         try:
             async for message in self._socket:
                 yield json.loads(message)
-        except websockets.ConnectionClosed:
-            return
+        except websockets.ConnectionClosed as closed:
+            if not has_ended(closed):
+                raise lost(closed) from closed
 
     async def _tell(self, message: dict[str, Any]) -> None:
         await self._send(json.dumps(message))

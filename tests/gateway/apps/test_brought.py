@@ -99,8 +99,8 @@ async def test_utterances_follow_each_other_and_all_can_be_cut(client: GatewayCl
             first = await told(speech, "finished")
             second = await told(speech, "finished")
             assert second[0]["turn"] > first[0]["turn"]
-            await bring(speech, 30.0)
-            await bring(speech, 30.0, end=False)
+            await bring(speech, 60.0)
+            await bring(speech, 60.0, end=False)
             await told(speech, "speaking")
             await speech.send('{"type": "cut"}')
             (cut,) = await told(speech, "interrupted")
@@ -108,10 +108,27 @@ async def test_utterances_follow_each_other_and_all_can_be_cut(client: GatewayCl
             await bring(speech, 0.2)
             events = await told(speech, "finished")
             assert events[0]["event"] == "opened", "nothing of what was cut"
-            await bring(speech, 30.0)
-            await told(speech, "speaking")
+            await bring(speech, MOST_WAITING_S + LEAD_S + 10.0)
+            await told(speech, "too_many_waiting")
+            await bring(speech, 1.0)
+            await told(speech, "too_many_waiting")
             await session.interrupt()
-            await told(speech, "interrupted")
+            *before, _ = await told(speech, "interrupted")
+            assert before == [], "it is told once for each utterance"
+            await bring(speech, 0.2)
+            await told(speech, "finished")
+
+
+async def test_who_brings_speech_is_told_that_the_connection_is_lost(client: GatewayClient) -> None:
+    async with client.session(spoken_by="client") as session, session.bring_speech() as speech:
+        speech._socket.transport.abort()
+        with pytest.raises(GatewayError) as told_of:
+            _ = [event async for event in speech.events()]
+        assert told_of.value.code == "lost"
+    async with client.session(spoken_by="client") as session, session.bring_speech() as speech:
+        await client.call("DELETE", f"/v1/sessions/{session.id}")
+        last = [event async for event in speech.events()][-1]
+        assert last["code"] == "session_closed"
 
 
 async def test_the_end_may_come_long_after_the_sound(client: GatewayClient) -> None:
