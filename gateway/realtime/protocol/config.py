@@ -269,6 +269,10 @@ class SessionConfig(_Part):
         """As JSON, whole, as it is: what is not done here is not told as if it were."""
         content = self.model_dump(mode="json")
         content["audio"]["input"]["noise_reduction"] = None
+        transcription = content["audio"]["input"]["transcription"]
+        if transcription is not None and transcription["languages"] is None:
+            # Who has not set it may not know it: Pipecat fails at it.
+            del transcription["languages"]
         if self.type == "transcription":
             kept = ("type", "include")
             listening = {"input": content["audio"]["input"]}

@@ -170,6 +170,11 @@ def test_an_update_is_sparse_and_the_whole_session_comes_back() -> None:
     (told,) = talk.update(audio={"input": {"turn_detection": None}})
     assert told["session"]["audio"]["input"]["turn_detection"] is None
     assert talk.of(to_do.Remember)[-1].persona == "Be brief."
+    for wanted, known in (({}, False), ({"languages": ["en"]}, True), ({"languages": None}, False)):
+        (told,) = talk.update(audio={"input": {"transcription": wanted}})
+        heard = told["session"]["audio"]["input"]["transcription"]
+        assert heard["model"] == "whisper-1"
+        assert ("languages" in heard) is known, "Pipecat takes none that it has not set"
     (told,) = talk.update(audio={"input": {"noise_reduction": {"type": "far_field"}}})
     not_done = told["session"]["audio"]["input"]["noise_reduction"]
     assert not_done is None, "nobody does that here"
