@@ -69,16 +69,20 @@ class Connection:
         self._text: Growing[str] | None = None
         self._characters = 0
         self._writing = asyncio.Lock()
+        self._over = False
+        """It was told of an error, and nothing more comes."""
 
     async def serve(self) -> None:
         """Until the client hangs up, which ends what it has asked for."""
         try:
             while (event := await self._next()) is not None:
+                if self._over:
+                    continue  # sent before it could know
                 try:
                     await self._take(event)
                 except VisavisError as error:
                     await self._drop_job()
-                    await self._send(_error(error))
+                    await self._refuse(error)
         except InvalidInputError as error:  # of the frame itself: where the next begins, who knows
             await self._send(_error(error))
         except (asyncio.IncompleteReadError, ConnectionError, TimeoutError):
@@ -229,7 +233,7 @@ class Connection:
         except VisavisError as error:
             code = code_of(error)[1]
             with contextlib.suppress(ConnectionError, TimeoutError):
-                await self._send(_error(error))
+                await self._refuse(error)
         except (ConnectionError, TimeoutError):
             self._writer.transport.abort()  # nobody reads; the reading side notices
         except Exception:
@@ -238,6 +242,14 @@ class Connection:
             self._writer.transport.abort()
         finally:
             metrics.wyoming_requests.labels(kind, code).inc()
+
+    async def _refuse(self, error: VisavisError) -> None:
+        """Home Assistant before about 2026.9 passes an error over, and waits five minutes for what
+        is behind it: it knows the end alone.
+        """
+        await self._send(_error(error))
+        self._over = True
+        self._writer.write_eof()
 
     async def _send(self, event: Event) -> None:
         """Raises TimeoutError where the client reads nothing."""
