@@ -182,6 +182,8 @@ class Orders:
             assert name not in self.items, "added twice"
             if self._committed:
                 assert name == self._committed.pop(0), "another item than was committed"
+                said = [part["transcript"] for part in item["content"]]
+                assert said == [None], "what was said is told by `completed` alone"
             self.items[name] = "added"
         else:
             assert self.items[name] == "added", "done before it was added, or twice"

@@ -203,7 +203,8 @@ class Dialogue:
 
     def _retrieve_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = self._items.get(event.get("item_id"))
-        return self._send([{"type": "conversation.item.retrieved", "item": item.told()}])
+        told = item.told(transcribed=self.config.audio.input.transcription is not None)
+        return self._send([{"type": "conversation.item.retrieved", "item": told}])
 
     def _delete_item(self, event: Mapping[str, Any]) -> list[Effect]:
         item = self._items.remove(event.get("item_id"))

@@ -303,7 +303,7 @@ class Hearing:
         item = self._items.find(unread.item) if unread is not None else None
         if unread is None or item is None:
             return []
-        item.parts[unread.part]["transcript"] = news.text
+        item.parts[unread.part]["words"] = news.text
         if self._config.audio.input.transcription is None:
             return []
         return self._transcribed(unread, news.text, news.passages)
@@ -344,5 +344,7 @@ class Hearing:
         ]
 
 
-def _spoken_item(item_id: str, text: str | None) -> Item:
-    return Item(item_id, "message", "user", [{"type": "input_audio", "transcript": text}])
+def _spoken_item(item_id: str, words: str | None) -> Item:
+    part = {"type": "input_audio", "transcript": None}
+    heard = {} if words is None else {"words": words}
+    return Item(item_id, "message", "user", [part | heard])

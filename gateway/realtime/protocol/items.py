@@ -35,7 +35,8 @@ _SOUNDS = ("audio", "input_audio", "output_audio")
 class Item:
     """One entry of the conversation.
 
-    kind: message, function_call, function_call_output. parts: of a message, as on the wire.
+    kind: message, function_call, function_call_output. parts: of a message, as on the wire; beside
+    it, as `words`, what we have heard in its sound, which is told by events of its own.
     """
 
     id: str
@@ -67,8 +68,8 @@ class Item:
         """How much it holds."""
         return sum(len(_words_of(p)) for p in self.parts) + len(self.arguments) + len(self.output)
 
-    def told(self) -> dict[str, Any]:
-        """As on the wire."""
+    def told(self, *, transcribed: bool = False) -> dict[str, Any]:
+        """As on the wire. transcribed: with what we have heard in its sound."""
         told: dict[str, Any] = {
             "id": self.id,
             "object": "realtime.item",
@@ -81,11 +82,18 @@ class Item:
                 return told | called | {"arguments": self.arguments}
             case "function_call_output":
                 return told | {"call_id": self.call_id, "output": self.output}
-        return told | {"role": self.role, "content": [dict(part) for part in self.parts]}
+        parts = [_told_part(part, transcribed=transcribed) for part in self.parts]
+        return told | {"role": self.role, "content": parts}
+
+
+def _told_part(part: Mapping[str, Any], *, transcribed: bool) -> dict[str, Any]:
+    told = dict(part)
+    words = told.pop("words", None)
+    return told | {"transcript": words} if transcribed and words is not None else told
 
 
 def _words_of(part: Mapping[str, Any]) -> str:
-    words: str = part.get("text") or part.get("transcript") or ""
+    words: str = part.get("text") or part.get("transcript") or part.get("words") or ""
     return words
 
 

@@ -322,6 +322,29 @@ def test_a_spoken_turn_in_its_order() -> None:
     assert talk.remembered()[-1] == Message("assistant", "Fine, thank you.")
 
 
+@pytest.mark.parametrize("transcription", [{"model": "whisper-1"}, None])
+@pytest.mark.parametrize("read_apart", [True, False])
+def test_what_is_said_is_told_where_transcription_is_on_and_then_once(
+    transcription: dict[str, Any] | None, read_apart: bool
+) -> None:
+    detection = None if read_apart else {"type": "server_vad"}
+    talk = Talk({"audio": {"input": {"transcription": transcription, "turn_detection": detection}}})
+    if read_apart:
+        talk.record()
+        talk.hear(to_do.Recognised(talk.of(to_do.Recognise)[0].of, "How are you?"))
+    else:
+        talk.speak(1, "How are you?", turn=1)
+    told = [event for event in talk.events if "How are you?" in str(event)]
+    of_words = ["delta", "completed"] if transcription else []
+    assert kinds(told) == [f"conversation.item.{WHERE}.{kind}" for kind in of_words]
+    done = next(e["item"] for e in talk.events if e["type"] == "conversation.item.done")
+    assert done["content"] == [{"type": "input_audio", "transcript": None}]
+    (got,) = talk.say("conversation.item.retrieve", item_id=done["id"])
+    kept = "How are you?" if transcription else None
+    assert got["item"]["content"] == [{"type": "input_audio", "transcript": kept}]
+    assert talk.remembered() == (Message("user", "How are you?"),)
+
+
 def test_sound_is_sent_as_it_is_made_and_the_wanted_form_has_its_length() -> None:
     for form, seconds_bytes in (
         ({"type": "audio/pcm", "rate": 24_000}, 48_000),
