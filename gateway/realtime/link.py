@@ -28,6 +28,7 @@ from gateway.background import Background
 from gateway.openai.errors import RefusedError
 from gateway.realtime.making import Making, failed
 from gateway.realtime.protocol import effects as to_do
+from gateway.realtime.protocol.config import SemanticVad
 from gateway.realtime.protocol.dialogue import Dialogue, News
 from gateway.realtime.protocol.reply import Event
 from gateway.realtime.queues import MicQueue, SideBand
@@ -336,7 +337,13 @@ class Link:
         config, session, self._all_said_at = effect.config, self._session, math.inf
         detection = config.audio.input.turn_detection
         interrupts = detection is not None and detection.interrupt_response
-        session.take_turns(TurnTaking(config.answers_by_itself, interrupts, goes_on=False))
+        taking = TurnTaking(
+            config.answers_by_itself,
+            interrupts,
+            goes_on=isinstance(detection, SemanticVad),
+            answers_again=False,  # its client has the answer, cut where it was
+        )
+        session.take_turns(taking)
         options = replace(
             session.options,
             language=self._dialogue.language,

@@ -64,12 +64,14 @@ class TurnTaking:
     """What follows from speech by itself; a client that decides for itself wants less of it.
 
     answers: what was said is answered. interrupts: speech over an answer may end it. goes_on: who
-    speaks before a word of the answer was heard goes on with his question.
+    speaks before a word of the answer was heard goes on with his question. answers_again: an answer
+    that was ended by what turns out to be nothing is given anew.
     """
 
     answers: bool = True
     interrupts: bool = True
     goes_on: bool = True
+    answers_again: bool = True
 
 
 _EMPTY = "llm: the language model has answered without a word"
@@ -743,7 +745,7 @@ class Conversation:
             return []
         if told.reason != "speech":
             return []  # he has stopped it himself, while something sounded
-        if self._turn is not None or not self.taking.goes_on:
+        if self._turn is not None or not self.taking.answers_again:
             return []
         if not self._history.take_back_answer(question, told.heard or ""):
             return []  # tools have done something for it, or more was said

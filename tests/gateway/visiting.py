@@ -18,6 +18,7 @@ from aiortc import (
     RTCSessionDescription,
 )
 
+from gateway.session.session import Session
 from tests.gateway.conftest import until
 from tests.gateway.doubles import Doubles
 from tests.gateway.media import tone
@@ -63,7 +64,7 @@ async def first_of(events: AsyncIterator[Any], kind: str, count: int) -> AsyncIt
 class Visitor:
     """Says what asr would have understood."""
 
-    def __init__(self, doubles: Doubles, session: GatewaySession) -> None:
+    def __init__(self, doubles: Doubles, session: GatewaySession | Session) -> None:
         self._bus, self._session, self._seq = doubles.bus, session.id, 0
         self.utterance = 1
 

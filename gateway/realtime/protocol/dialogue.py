@@ -207,11 +207,15 @@ class Dialogue:
         return self._send([{"type": "conversation.item.retrieved", "item": told}])
 
     def _delete_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        if self._items.was_withdrawn(event.get("item_id")):
+            return []  # that it has gone is on its way
         item = self._items.remove(event.get("item_id"))
         deleted = {"type": "conversation.item.deleted", "item_id": item.id}
         return [*self._send([deleted]), self._responses.memory()]
 
     def _truncate_item(self, event: Mapping[str, Any]) -> list[Effect]:
+        if self._items.was_withdrawn(event.get("item_id")):
+            return []  # clients cut what they play at speech_started, and Pipecat ends at an error
         item = self._items.get(event.get("item_id"))
         if item.role != "assistant" or item.spoken is None:
             message = "item_id: only what was spoken in answer can be cut"

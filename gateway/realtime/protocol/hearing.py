@@ -294,8 +294,8 @@ class Hearing:
         """What was taken for all of a question is the beginning of the next item."""
         if self._last is None or self._items.find(self._last[1]) is None:
             return []
-        item = self._items.remove(self._last[1])
-        return [{"type": "conversation.item.deleted", "item_id": item.id}]
+        self._items.withdraw(self._last[1])
+        return [{"type": "conversation.item.deleted", "item_id": self._last[1]}]
 
     def recognised(self, news: Recognised) -> list[Event]:
         """What is said in a part of an item is known."""

@@ -7,6 +7,7 @@ from what is there at the time.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -25,6 +26,7 @@ MOST_CHARACTERS, _MOST_PARTS = 32_000, 128
 """Of one item."""
 _MOST_OF_ALL = 500_000
 """Characters of one conversation, as MOST_ITEMS."""
+_MOST_WITHDRAWN = 32
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 _ROLES = ("system", "user", "assistant")
 _TEXTS = ("text", "input_text", "output_text")
@@ -124,6 +126,7 @@ class Items:
 
     def __init__(self) -> None:
         self._items: list[Item] = []
+        self._withdrawn: deque[str] = deque(maxlen=_MOST_WITHDRAWN)
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
@@ -177,6 +180,15 @@ class Items:
         item = self.get(item_id)
         self._items.remove(item)
         return item
+
+    def withdraw(self, item_id: str) -> None:
+        """Remove one that its client has not asked to be removed."""
+        self.remove(item_id)
+        self._withdrawn.append(item_id)
+
+    def was_withdrawn(self, item_id: object) -> bool:
+        """Whether a client that names it may not know yet that it has gone."""
+        return item_id in self._withdrawn
 
     def messages(self, but: Item | None = None) -> list[Message]:
         """What the language model reads of it. but: an answer on its way, which is left out."""

@@ -173,7 +173,7 @@ class Replies:
         item = reply.message
         if item is None or self._items.find(item.id) is None:
             return []
-        self._items.remove(item.id)
+        self._items.withdraw(item.id)
         return [{"type": "conversation.item.deleted", "item_id": item.id}]
 
     def _buffer(self, reply: Reply, what: str) -> list[Event]:

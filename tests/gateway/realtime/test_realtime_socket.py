@@ -28,9 +28,10 @@ from tests.fakes import MetricGrowth
 from tests.gateway.conftest import Rig, RunningGateway, until
 from tests.gateway.doubles import KINDS, AsrDouble, Doubles, FaceDouble, LlmDouble, TtsDouble
 from tests.gateway.media import tone
+from tests.gateway.visiting import Visitor
 from tests.realtime_orders import Orders
 from visavis.v1 import asr_pb2, face_pb2, llm_pb2, media_pb2, tts_pb2
-from visavis.wire.media import Place, TokenChunk
+from visavis.wire.media import Place, TokenChunk, TranscriptEvent
 from visavis.wire.subjects import Kind
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -355,6 +356,37 @@ async def test_a_voice_interrupts_and_nothing_of_the_answer_comes_after(
         doubles.script.silent.clear()
         assert (await client.until("response.done"))["response"]["status"] == "completed"
         assert client.orders.quiet
+
+
+async def test_a_question_that_goes_on_is_one_item_and_its_half_answer_may_be_cut_once_more(
+    gateway: RunningGateway, doubles: Doubles
+) -> None:
+    first, whole = "How far is the moon.", "How far is the moon, and the sun?"
+    doubles.script.voice_s = 20.0  # of which no word is heard for long
+    async with Client.connect(gateway) as client:
+        by_meaning = {"turn_detection": {"type": "semantic_vad"}, "transcription": {}}
+        await client.update(audio={"input": by_meaning})
+        [session] = gateway.inside.sessions.all()
+        visitor = Visitor(doubles, session)
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await visitor.does(TranscriptEvent.FINAL, first)
+        half = await client.until("response.output_audio.delta")
+        visitor.utterance = 2
+        await visitor.does(TranscriptEvent.SPEECH_STARTED)
+        await visitor.does(TranscriptEvent.PARTIAL, "and the")
+        await client.until("input_audio_buffer.speech_started")
+        cut = {"item_id": half["item_id"], "content_index": 0, "audio_end_ms": 20}
+        await client.say("conversation.item.truncate", **cut)
+        gone = await client.until("conversation.item.deleted")
+        assert gone["item_id"] == half["item_id"]
+        doubles.script.voice_s = 0.4
+        await visitor.does(TranscriptEvent.FINAL, "and the sun?")
+        assert (await client.until("response.done"))["response"]["status"] == "completed"
+        told = [e for e in client.heard if e["type"].endswith("transcription.completed")]
+        assert [event["transcript"] for event in told] == [first, whole]
+        assert [*client.orders.items][:-1] == [told[1]["item_id"]], "beside the answer"
+        assert doubles.seen.prompts[-1][-1][1] == whole
+        assert client.orders.errors == [] and client.orders.quiet
 
 
 async def test_who_says_that_he_has_finished_need_not_wait_for_the_silence(

@@ -29,7 +29,7 @@ from gateway.talk.actions import (
     ResumeFace,
     ResumeVoice,
 )
-from gateway.talk.conversation import Conversation
+from gateway.talk.conversation import Conversation, TurnTaking
 from gateway.talk.history import SpokenMark
 
 
@@ -326,6 +326,19 @@ def test_an_answer_that_a_noise_has_ended_is_given_again(talk: Conversation) -> 
     assert [said.role for said in talk.said] == ["user", "assistant"]
     talk.speech_started(3, 20)
     assert of(talk.discarded(3, 21), BeginAnswer) == []
+
+
+def test_an_answer_that_its_client_has_is_not_given_again(talk: Conversation) -> None:
+    talk.taking = TurnTaking(answers_again=False)
+    talk.speech_started(1, 0)
+    talk.final(1, "Is there a river under London?", 1)
+    answer(talk, 1, "Yes, there are several.")
+    talk.played(1, 1.5, 1)
+    talk.speech_started(2, 2)
+    ended = talk.paused(2, "hear it under there", 0.9, 3)
+    assert of(ended, CloseTurn) == [CloseTurn(1, "interrupted")]
+    assert of(talk.discarded(2, 4), BeginAnswer) == []
+    assert [said.role for said in talk.said] == ["user", "assistant"]
 
 
 def test_an_answer_that_was_stopped_over_a_noise_is_not_given_again(talk: Conversation) -> None:
