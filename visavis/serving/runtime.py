@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 S = TypeVar("S", bound=ServiceSettings)
 
-# Ten minutes of 48 kHz sound are the largest single message.
+# Ten minutes of 48 kHz sound, mono, are the largest single message.
 _MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MESSAGE_LIMITS = (
     ("grpc.max_receive_message_length", _MAX_MESSAGE_BYTES),
