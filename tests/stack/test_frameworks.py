@@ -76,6 +76,15 @@ async def test_pipecats_nvidia_services_speak_and_hear(
     )
 
 
+@pytest.mark.client("pipecat-ai", "OpenAIRealtimeLLMService by /v1/realtime: a question, typed")
+async def test_pipecats_realtime_service_answers(
+    stack: RunningStack, record_property: Record
+) -> None:
+    told = await told_by("pipecat_realtime.py", stack.url)
+    assert told["errors"] == [] and told["said"].strip() and told["seconds"] > 0.3
+    record_property("seen", f"its words, and {told['seconds']:.1f} s of voice")
+
+
 @pytest.mark.client(
     "livekit-agents",
     "docs/examples/livekit_avatar.py by DataStreamAudioOutput and LiveKit's tracks, **in a room "
