@@ -32,8 +32,8 @@ _LEAD_SAMPLES = EndpointRules().lead_frames * FRAME_SAMPLES
 # shorter than a pause between words may be one within a word.
 _SETTLED_SAMPLES = 10 * SAMPLE_RATE_HZ
 _SETTLING_PAUSE_SAMPLES = 5 * FRAME_SAMPLES
-# Before a longer pause all is left behind, and of such a pause only the end is heard again: clients
-# may have a minute waited for, and a recogniser takes half of that.
+# Where all is left behind before a longer pause, only the end of that is heard again: clients may
+# have a minute waited for, and a recogniser takes half of that.
 _LONG_PAUSE_SAMPLES = 5 * SAMPLE_RATE_HZ
 # A piece without any pause is cut in its last seconds.
 _CUT_WINDOW_FRAMES = 5 * SAMPLE_RATE_HZ // FRAME_SAMPLES
@@ -261,7 +261,8 @@ class Listener:
             )
         pause = self._tape.end - utterance.speech_end
         long = utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES
-        if pause >= (_SETTLING_PAUSE_SAMPLES if long else _LONG_PAUSE_SAMPLES):
+        overdue = self._tape.end - utterance.piece_start >= LONGEST_PIECE_SAMPLES
+        if overdue or (long and pause >= _SETTLING_PAUSE_SAMPLES):
             self._leave_behind(utterance)
         elif utterance.text is None:
             outputs.append(Requeue(self._pause_key(utterance), None))

@@ -489,6 +489,16 @@ def test_however_long_a_pause_is_waited_for_a_recogniser_hears_no_more_than_it_t
     assert max(pieces) <= LONGEST_PIECE_SAMPLES
 
 
+def test_a_click_behind_a_long_pause_is_heard_together_with_what_was_said_before() -> None:
+    """Alone, recognisers make words of it."""
+    desk = Desk(interim=True)
+    minute = replace(RULES, silence_frames=60 * SAMPLE_RATE_HZ // FRAME_SAMPLES)
+    desk.listener.take_turns_by(minute)
+    desk.feed(np.concatenate([loud(94), quiet(160), loud(1), quiet(160), loud(1), quiet(40)]))
+    desk.take(desk.listener.finish())
+    assert desk.events[-1].text == "96"
+
+
 def test_a_stop_within_a_word_does_not_cut_a_long_utterance() -> None:
     desk = Desk(end_of_turn=0.0)
     desk.feed(np.concatenate([loud(450), quiet(2), loud(100)]))
