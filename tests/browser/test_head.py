@@ -283,8 +283,11 @@ async def test_a_head_that_cannot_be_fetched_is_told_and_asked_for_again(
         await page.check("input[name=drawnBy][value=client]", force=True)
         await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
         await stub.until(lambda seen: {"drawn_by": "server"} in seen.updates)
-        await page.unroute("**/head.glb")
         await page.reload()
+        await expect(page.locator(".toast[role=alert]")).to_contain_text("cannot be reached")
+        await page.unroute("**/head.glb")
+        await page.click("#settings-open")
+        await page.click("input[name=drawnBy][value=client]", force=True)
         await page.wait_for_selector("#head")
 
 

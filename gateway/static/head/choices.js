@@ -68,7 +68,8 @@ export class DrawingChoices {
   #segments() {
     const options = ["server", "client"].map((value) => {
       const radio = element("input", { type: "radio", name: "drawnBy", value });
-      radio.addEventListener("change", () => this.#change("drawnBy", value));
+      // One that is chosen already is tried again: it may not have come the first time.
+      radio.addEventListener("click", () => this.#change("drawnBy", value));
       return element("label", { children: [radio, said("span", `head.${value}`)] });
     });
     const group = element("fieldset", { className: "segments wide", children: options });

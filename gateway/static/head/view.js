@@ -20,6 +20,8 @@ export class HeadView {
   #stream = null;
   #wearing = "";
   #asked = null;
+  /** It could not be fetched; the server draws for now. */
+  #failed = false;
   #wall = null;
   #backdrop = "";
 
@@ -54,7 +56,7 @@ export class HeadView {
 
   /** Another avatar is worn: its head is drawn, or by the server where it has none. */
   async avatarChanged() {
-    if (!this.#scene && !this.#asked) return;
+    if (!this.#scene && !this.#asked && !this.#failed) return;
     if (this.#scene) void this.#paintBackground();
     if (this.#preferences.get("headFile") !== "own") await this.#again();
   }
@@ -120,6 +122,7 @@ export class HeadView {
   /** Whether it is worn now: not where another one has been asked for meanwhile, or the server. */
   async #wear(file) {
     const asked = (this.#asked = {});
+    this.#failed = false;
     const overtaken = () => this.#asked !== asked;
     try {
       const { canDraw, HeadScene } = await import("./scene.js");
@@ -185,7 +188,8 @@ export class HeadView {
   /** Says why, and leaves the drawing to the server; for now, where a gateway was asked in vain. */
   #giveUp(error) {
     console.info("visavis: the face is not drawn here:", error);
-    if (!(error instanceof ApiError)) {
+    this.#failed = error instanceof ApiError;
+    if (!this.#failed) {
       this.#preferences.set("drawnBy", "server");
       if (this.#preferences.get("headFile") === "own") this.#preferences.set("headFile", "avatar");
       this.choices.show();
