@@ -288,9 +288,11 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
     manifests = [catalog.manifest(name) for name in settled_bundles(catalog, profile, folder)]
     lacking = [m for m in manifests if inspect(m, folder / m.name).state is not State.READY]
     # Archives and files lie side by side while a pull runs; one that was interrupted has some.
-    files = sum(manifest.size_bytes for manifest in lacking)
-    archives = any_archives(file for manifest in lacking for file in manifest.files)
-    needed = files + max(0, files - came_bytes(downloads_in(folder), archives))
+    downloads = downloads_in(folder)
+    needed = sum(
+        m.size_bytes + max(0, m.size_bytes - came_bytes(downloads, any_archives(m.files)))
+        for m in lacking
+    )
     detail = f"{free / 1e9:.1f} GB free in {folder}"
     if free < needed:
         detail += f", {needed / 1e9:.1f} GB needed for profile {profile}"

@@ -136,11 +136,12 @@ def _needed_bytes(jobs: Sequence[_Job], downloads: Path) -> int:
     """Bytes written at the worst moment: archives, as far as they are not here, and files side by
     side.
     """
-    fresh = [sum(file.size_bytes for file in job.wanted) for job in jobs]
-    made = sum(step.outputs_size_bytes for job in jobs for step in job.manifest.prepare)
-    archives = sum(size + _ARCHIVE_SLACK_BYTES for size in fresh if size)
-    came = came_bytes(downloads, any_archives(file for job in jobs for file in job.wanted))
-    return sum(fresh) + made + max(0, archives - came)
+    needed = sum(step.outputs_size_bytes for job in jobs for step in job.manifest.prepare)
+    for job in jobs:
+        if fresh := sum(file.size_bytes for file in job.wanted):
+            came = came_bytes(downloads, any_archives(job.wanted))
+            needed += fresh + max(0, fresh + _ARCHIVE_SLACK_BYTES - came)
+    return needed
 
 
 def pull(
