@@ -40,8 +40,12 @@ LONGEST_RECORDING_S = 600.0
 """For `recognise`; `recognise_on` takes any."""
 SPEECHES_AT_ONCE = 16
 RECORDINGS_AT_ONCE = 8
-_AGAIN_S = 0.25
-"""Until replicas that read as many recordings as they can are asked once more."""
+_AGAIN_S, _LONGEST_AGAIN_S = 0.25, 2.0
+"""Until replicas that read as many recordings as they can are asked once more: each time all of the
+sound is sent.
+"""
+_AGAIN_SHARE = 1 / 30
+"""Of the sound's length."""
 _TEXT_CHARS = 1000
 """Of a text that a voice gets at once."""
 _ELSEWHERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -139,7 +143,9 @@ class PlainCalls:
         self.recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings")
         """Each is held in memory: as a file, and as samples."""
         self._line = asyncio.Semaphore(RECORDINGS_AT_ONCE)
-        """Of what visitors have said: no upload is before it."""
+        """Of what visitors have said."""
+        self._refused: set[object] = set()
+        """In that line, those that have found no place: no upload is sent before them."""
         self.streamed_recordings = CallLimit(RECORDINGS_AT_ONCE, "recordings that are streamed")
 
     def models(self, service: str) -> list[str]:
@@ -198,18 +204,20 @@ class PlainCalls:
                         pcm = np.frombuffer(told.voice.pcm_s16le, "<i2")
                         yield Sound(pcm, told.voice.sample_rate_hz)
 
-    async def recognise(
-        self, pcm: NDArray[np.int16], language: str, *, admitted: bool = False
-    ) -> Recognised:
-        """The text of a recording, [N] int16 at 16 kHz. admitted, raises: as `speak`."""
+    async def recognise(self, pcm: NDArray[np.int16], language: str) -> Recognised:
+        """The text of a recording, [N] int16 at 16 kHz. Raises as `write`."""
         if len(pcm) > LONGEST_RECORDING_S * RECOGNISED_RATE_HZ:
             raise InvalidInputError(
                 f"file: it is longer than {LONGEST_RECORDING_S / 60:.0f} minutes; ask for it with "
                 "stream, which takes an hour, or in parts"
             )
-        request = asr_pb2.RecognizeRequest(
-            config=_recognition(language), pcm_s16le=pcm.astype("<i2").tobytes()
-        )
+        if self._refused:
+            raise AtCapacityError("asr: what visitors have said is read first; try again later")
+        return await self._recognise(_recording(pcm, language))
+
+    async def _recognise(
+        self, request: asr_pb2.RecognizeRequest, *, admitted: bool = False
+    ) -> Recognised:
         answers = self._answers(
             "asr", lambda stub: _OneAnswer(stub.Recognize(request)), admitted=admitted
         )
@@ -222,18 +230,27 @@ class PlainCalls:
     ) -> Recognised:
         """As `recognise`, what a visitor of a session has said: it waits while others are read.
 
-        within_s: behind these it is asked for no more than once.
+        From when it is refused until it is read, `recognise` sends nothing: a place that is free
+        would be gone before it is asked for once more. within_s: behind these it is asked for no
+        more than once.
         """
         loop = asyncio.get_running_loop()
-        until_s = loop.time() + within_s
+        until_s, place = loop.time() + within_s, object()
+        request = _recording(pcm, language)
+        again_s = _AGAIN_SHARE * len(pcm) / RECOGNISED_RATE_HZ
+        again_s = min(max(again_s, _AGAIN_S), _LONGEST_AGAIN_S)
         async with self._line:
-            while True:
-                try:
-                    return await self.recognise(pcm, language, admitted=True)
-                except AtCapacityError:
-                    if loop.time() >= until_s:
-                        raise
-                await asyncio.sleep(_AGAIN_S)
+            try:
+                while True:
+                    try:
+                        return await self._recognise(request, admitted=True)
+                    except AtCapacityError:
+                        if loop.time() >= until_s:
+                            raise
+                    self._refused.add(place)
+                    await asyncio.sleep(again_s)
+            finally:
+                self._refused.discard(place)
 
     async def recognise_on(
         self, pcm: NDArray[np.int16], language: str
@@ -360,6 +377,12 @@ async def _pieces_of(text: str | Growing[str]) -> AsyncIterator[str]:
 def _recognition(language: str, *, recorded: bool = True) -> asr_pb2.RecognitionConfig:
     return asr_pb2.RecognitionConfig(
         sample_rate_hz=RECOGNISED_RATE_HZ, language=language, recorded=recorded
+    )
+
+
+def _recording(pcm: NDArray[np.int16], language: str) -> asr_pb2.RecognizeRequest:
+    return asr_pb2.RecognizeRequest(
+        config=_recognition(language), pcm_s16le=pcm.astype("<i2").tobytes()
     )
 
 

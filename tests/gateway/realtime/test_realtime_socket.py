@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import io
 import json
+import wave
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
@@ -85,7 +87,13 @@ class Asr(AsrDouble):
     busy = 0
     """So many more calls find it reading as many recordings as it can."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.asked: list[str] = []
+        """The language of each recording that was brought."""
+
     async def Recognize(self, request: Any, context: Any) -> Any:
+        self.asked.append(request.config.language)
         if self.busy:
             self.busy -= 1
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "recordings: 1 are answered")
@@ -317,6 +325,36 @@ async def test_what_a_visitor_has_said_is_read_however_many_files_are(
         assert done["response"]["status"] == "completed"
         told = [e for e in client.heard if e["type"].endswith("transcription.completed")]
         assert told[0]["transcript"] == "What is it?" and asr.busy == 0
+
+
+async def test_no_file_takes_the_place_that_what_a_visitor_has_said_waits_for(
+    gateway: RunningGateway, doubles: Doubles, http: httpx.AsyncClient
+) -> None:
+    asr, file = doubles.running["asr"], io.BytesIO()
+    assert isinstance(asr, Asr)
+    with wave.open(file, "wb") as written:
+        written.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
+        written.writeframes(tone(RATE_HZ // 4, rate_hz=RATE_HZ).tobytes())
+
+    async def upload() -> httpx.Response:
+        files, german = {"file": file.getvalue()}, {"model": "whisper-1", "language": "de"}
+        return await http.post("/v1/audio/transcriptions", data=german, files=files)
+
+    async with Client.connect(gateway) as client:
+        detection: dict[str, Any] = {"turn_detection": None, "transcription": {}}
+        await client.update(audio={"input": detection})
+        asr.busy, before = 10_000, len(asr.asked)
+        try:
+            await client.speak()
+            await client.say("input_audio_buffer.commit")
+            await until(lambda: len(asr.asked) > before + 1)  # refused once, and asked for again
+            refused = await upload()
+        finally:
+            asr.busy = 0
+        assert refused.status_code == 429 and "visitors" in refused.json()["error"]["message"]
+        await client.until("conversation.item.input_audio_transcription.completed")
+        assert "de" not in asr.asked
+        assert (await upload()).json()["text"] == "What is it?" and asr.asked[-1] == "de"
 
 
 async def test_an_answer_that_is_written_apart_waits_for_a_voice_that_comes_back(
