@@ -83,8 +83,6 @@ class Link:
         self._dialogue = dialogue
         self._send = send
         self._holder = holder
-        self._avatar = dialogue.config.avatar
-        """That the client has chosen, by the name that it had then."""
         self._clock = clock or MonotonicClock()
         self._news: deque[News] = deque()
         self._arrived = asyncio.Event()
@@ -219,7 +217,7 @@ class Link:
         try:
             event = await _run(object_in, message, "event", apart=large)
             own_id = event.get("event_id")
-            await self._check_avatar(event)
+            event = await self._with_a_face_there_is(event)
             # Nobody else touches the adapter meanwhile.
             return await _run(self._dialogue.client, event, apart=large)
         except RefusedError as error:
@@ -227,18 +225,28 @@ class Link:
         except InvalidInputError as error:
             return self._dialogue.refuse(RefusedError(str(error), code="invalid_event"))
 
-    async def _check_avatar(self, event: Mapping[str, Any]) -> None:
-        """The face knows which there are, today's among them. Raises RefusedError."""
+    async def _with_a_face_there_is(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The event; without its avatar where that is the client's choice already and cannot be
+        chosen now: it may be worn by another name. Raises RefusedError for one that there is not.
+        """
         wanted = event.get("session") if event.get("type") == "session.update" else None
         name = wanted.get("avatar") if isinstance(wanted, Mapping) else None
-        if not isinstance(name, str) or name == self._avatar:
-            return
+        chosen = name == self._dialogue.config.avatar
+        if not isinstance(name, str) or (chosen and name == self._session.options.avatar):
+            return event
         try:
-            await self._gateway.catalog.check_avatar(name)
+            await self._gateway.catalog.check_avatar(name)  # today's are known, too
+            return event
         except UnknownNameError as error:
-            raise RefusedError(f"session.{error}", "session.avatar", "invalid_value") from None
+            if not chosen:
+                raise RefusedError(f"session.{error}", "session.avatar", "invalid_value") from None
         except VisavisError as error:  # no face can be asked now; the lease will tell
             log.info("%s", error)
+            if not chosen:
+                return event
+        assert isinstance(wanted, Mapping)
+        rest = {key: value for key, value in wanted.items() if key != "avatar"}
+        return {**event, "session": rest}
 
     def _note(self, news: News) -> None:
         if len(self._news) >= MOST_NEWS:
@@ -349,11 +357,9 @@ class Link:
             language=self._dialogue.language,
             voice=self._dialogue.voice_of(effect.voice or config.wanted_voice),
             speed=config.audio.output.speed,
-            # One that the client leaves as it is may be called otherwise by now, or be gone.
-            avatar=session.options.avatar if config.avatar == self._avatar else config.avatar,
+            avatar=session.options.avatar if effect.avatar is None else effect.avatar,
             endpointing=config.endpointing,
         )
-        self._avatar = config.avatar
         if options != session.options:
             await session.update(options)
 

@@ -165,7 +165,8 @@ class Dialogue:
         renewed = config.instructions != before.instructions
         memory = [self._responses.memory()] if renewed else []
         told = self._send([{"type": "session.updated", "session": self._told()}])
-        return [*effects, Configure(config), *memory, *told]
+        chosen = config.avatar if "avatar" in wanted else None
+        return [*effects, Configure(config, avatar=chosen), *memory, *told]
 
     def _append(self, event: Mapping[str, Any]) -> list[Effect]:
         if self._by_channel:

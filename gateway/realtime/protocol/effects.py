@@ -30,10 +30,15 @@ class TellLimits:
 
 @dataclass(frozen=True, slots=True)
 class Configure:
-    """This is the session from now on. voice: of the next answer alone; None: the session's."""
+    """This is the session from now on.
+
+    voice: of the next answer alone; None: the session's. avatar: that the client chooses; None: it
+    has not said which, and what it chose before may be called otherwise by now, or be gone.
+    """
 
     config: SessionConfig
     voice: str | None = None
+    avatar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

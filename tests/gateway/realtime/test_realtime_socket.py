@@ -9,6 +9,7 @@ import json
 import wave
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Self
@@ -464,6 +465,17 @@ async def test_the_face_is_one_that_there_is_and_stays_the_clients_choice_by_wha
             session.avatar_renamed(name)
             await client.update(instructions=f"Be {name or 'nobody'}.")
             assert session.options.avatar == name
+        del faces.created["bob"]
+        assert (await client.update(avatar="bob"))["session"]["avatar"] == "bob"
+        assert session.options.avatar == "", "it is its choice, and gone"
+        faces.created["bob"] = face_pb2.Avatar(name="bob")  # it is put in again
+        await client.update(avatar="bob")
+        assert session.options.avatar == "bob"
+        await session.update(replace(session.options, avatar="eve"))  # by its owner
+        await client.update(instructions="Be eve.")
+        assert session.options.avatar == "eve"
+        await client.update(avatar="bob")
+        assert session.options.avatar == "bob"
 
 
 async def test_speech_whose_end_nobody_hears_ends_with_the_recogniser(
