@@ -56,6 +56,8 @@ class Item:
     """What was heard of it, where that is less than what was said."""
     unreadable: tuple[str, str] | None = None
     """Code and message: why nobody will know what is said in its sound."""
+    missed: bool = False
+    """A response has failed for that: what is said behind it is answered without it."""
 
     @property
     def text(self) -> str:
@@ -237,6 +239,19 @@ def messages_of(items: Iterable[Item]) -> list[Message]:
                 texts.append(text)
     close()
     return said
+
+
+def unread_of(items: Sequence[Item]) -> list[Item]:
+    """Of what was said since the last answer: what nobody can answer, the oldest first. The newest
+    item, and others of which no response has told it yet.
+    """
+    found = list[Item]()
+    for item in reversed(items):
+        if item.role == "assistant" or item.kind == "function_call":
+            break
+        if item.unreadable is not None and (item is items[-1] or not item.missed):
+            found.insert(0, item)
+    return found
 
 
 def _results(items: Iterable[Item]) -> dict[str, Item]:

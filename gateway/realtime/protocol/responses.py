@@ -5,6 +5,8 @@ Pure. Events that come out of it have no id yet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gateway.openai.errors import RefusedError
 from gateway.realtime.protocol.asking import Request, items_for, prompt_of, request_of, said_of
 from gateway.realtime.protocol.config import SessionConfig
@@ -23,7 +25,7 @@ from gateway.realtime.protocol.effects import (
     Written,
 )
 from gateway.realtime.protocol.hearing import Hearing
-from gateway.realtime.protocol.items import Items, messages_of
+from gateway.realtime.protocol.items import Item, Items, messages_of, unread_of
 from gateway.realtime.protocol.replies import Replies
 from gateway.realtime.protocol.reply import Event, NewId, Reply
 
@@ -114,10 +116,10 @@ class Responses:
         return effects
 
     def _work(self, reply: Reply, request: Request) -> list[Effect]:
-        """Have a reply made, unless what it would answer could not be read."""
+        """Have a reply made, unless something that it would answer could not be read."""
         items = items_for(request, self._items, self._new_id)
-        if items and items[-1].unreadable is not None:
-            return _sent(self._replies.made(Failed(reply.id, *items[-1].unreadable)))
+        if unread := unread_of(items):
+            return self._cannot(reply, request, unread)
         told = bool(items) and items[-1].kind == "function_call_output"
         own = request.instructions
         instructions = self.config.instructions if own is None else own
@@ -135,6 +137,16 @@ class Responses:
         reply.by_session = True
         reply.comes_after = told
         return [Write(reply.id, request.wanted(prompt), "session")]
+
+    def _cannot(self, reply: Reply, request: Request, unread: Sequence[Item]) -> list[Effect]:
+        """The client has to know that it would be answered without these."""
+        for item in unread:
+            item.missed = item.missed or not request.apart
+        assert unread[-1].unreadable is not None
+        code, why = unread[-1].unreadable
+        names = ", ".join(item.id for item in unread)
+        message = f"{why}; nobody knows what is said in {names}: have it said anew, or delete it"
+        return _sent(self._replies.made(Failed(reply.id, code, message)))
 
     # ------------------------------------------------------------ the session speaks it
 

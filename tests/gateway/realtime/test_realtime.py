@@ -668,11 +668,40 @@ def test_what_could_not_be_read_is_not_answered_as_if_nothing_had_been_said() ->
     assert failed["type"].endswith("transcription.failed")
     details = done["response"]["status_details"]
     assert (details["type"], details["error"]["code"]) == ("failed", "at_capacity")
+    assert "delete" in details["error"]["message"]
     assert kinds(talk.say("response.create")) == ["response.created", "response.done"]
     assert not talk.of(to_do.Answer) and not talk.of(to_do.Write)
     talk.ask()
     talk.say("response.create")
     assert len(talk.of(to_do.Answer)) == 1, "what was said since is answered"
+
+
+def test_what_could_not_be_read_is_missed_once_by_who_goes_on_or_is_deleted() -> None:
+    talk = Talk({"audio": {"input": {"turn_detection": None}}})
+    apart = {"conversation": "none", "output_modalities": ["text"]}
+
+    def said_unread() -> str:
+        before = len(talk.of(to_do.Recognise))
+        talk.record()
+        (reading,) = talk.of(to_do.Recognise)[before:]
+        failed = talk.hear(to_do.Failed(reading.of, "at_capacity", "asr: full"))[0]
+        talk.ask("And this?")
+        return str(failed["item_id"])
+
+    missed = said_unread()
+    for response in (apart, {}):  # the one apart is not what the visitor hears
+        *_, done = talk.say("response.create", response=response)
+        error = done["response"]["status_details"]["error"]
+        assert error["code"] == "at_capacity" and missed in error["message"]
+    assert not talk.of(to_do.Answer) and not talk.of(to_do.Write)
+    talk.say("response.create")
+    (answer,) = talk.of(to_do.Answer)
+    assert answer.prompt[-1] == Message("user", "And this?")
+    talk.begin(1)
+    talk.answer(1)
+    talk.say("conversation.item.delete", item_id=said_unread())
+    talk.say("response.create")
+    assert len(talk.of(to_do.Answer)) == 2
 
 
 def test_what_a_response_waits_to_answer_may_be_deleted() -> None:
