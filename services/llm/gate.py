@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from enum import IntEnum
+from typing import TypeVar
 
 from services.llm.backends.base import Delta
 from visavis.wire.clock import Clock
@@ -38,6 +39,7 @@ _READ_FROM_S = 5.0
 # From here on come writing systems that put no spaces between words.
 _FIRST_UNSPACED = "\u2e80"
 
+_T = TypeVar("_T")
 Begin = Callable[[str, int], AsyncGenerator[Delta, None]]
 """Has the backend answer on from a text that is written, and that took so many tokens."""
 
@@ -200,7 +202,7 @@ class Gate:
         """The deltas; None at the end: the request shall make way."""
         while True:
             if place.makes_way:
-                delta = await _unless(place.denied, anext(deltas, _END))
+                delta = await unless(place.denied, anext(deltas, _END))
                 if delta is None:
                     yield None
                     return
@@ -259,8 +261,8 @@ def _put(event: asyncio.Event, happened: bool) -> None:
 _END = Delta(finish_reason="end of the stream")
 
 
-async def _unless(event: asyncio.Event, work: Awaitable[Delta]) -> Delta | None:
-    """The delta that comes; None where the event comes first, and then the work is cancelled."""
+async def unless(event: asyncio.Event, work: Awaitable[_T]) -> _T | None:
+    """What the work comes to; None where the event comes first, and then the work is cancelled."""
     coming = asyncio.create_task(_await(work))
     told = asyncio.create_task(event.wait())
     try:
@@ -272,5 +274,5 @@ async def _unless(event: asyncio.Event, work: Awaitable[Delta]) -> Delta | None:
         await asyncio.gather(coming, told, return_exceptions=True)
 
 
-async def _await(work: Awaitable[Delta]) -> Delta:
+async def _await(work: Awaitable[_T]) -> _T:
     return await work

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import grpc
@@ -26,7 +26,7 @@ from services.llm.backends.base import (
 )
 from services.llm.backends.registry import open_backend
 from services.llm.blocks import Shown
-from services.llm.gate import Place
+from services.llm.gate import Place, unless
 from services.llm.generator import AnswerRequest, Generator, Piece
 from services.llm.passages import Passage
 from services.llm.prompt import clean_text
@@ -180,11 +180,11 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         self, request: llm_pb2.GenerateRequest, context: _Context
     ) -> AsyncIterator[llm_pb2.GenerateResponse]:
         wanted = read_request(request)
-        async with self._slot_for(request.session) as slot:
+        async with self._slot_for(request.session) as (slot, wanted_back):
             answer = self._generator.answer(wanted, slot)
             try:
                 async with contextlib.aclosing(answer.pieces) as pieces:
-                    async for piece in pieces:
+                    async for piece in _until(wanted_back, pieces) if wanted_back else pieces:
                         yield _response_of(piece)
             finally:
                 answer.ledger.observe()
@@ -195,18 +195,19 @@ class LanguageModelServicer(llm_pb2_grpc.LanguageModelServicer):
         )
 
     @contextlib.asynccontextmanager
-    async def _slot_for(self, name: str) -> AsyncIterator[int]:
+    async def _slot_for(self, name: str) -> AsyncIterator[tuple[int, asyncio.Event | None]]:
         """Where an answer apart from turns is written. A session that was let in finds room in the
-        slot of its lease, where there is no other. Raises AtCapacityError.
+        slot of its lease, where there is no other, until its next turn wants that: the event.
+        Raises AtCapacityError.
         """
         async with contextlib.AsyncExitStack() as held:
             session = self._sessions.get(name)
             if session is not None and not self._slots.free:
-                slot = await held.enter_async_context(session.between_turns())
+                slot, wanted_back = await held.enter_async_context(session.between_turns())
                 if self._sessions.get(name) is session:  # it has not left meanwhile
-                    yield held.enter_context(self._slots.share(slot, name))
+                    yield held.enter_context(self._slots.share(slot, name)), wanted_back
                     return
-            yield held.enter_context(self._slots.hold(name))
+            yield held.enter_context(self._slots.hold(name)), None
 
     async def Attach(
         self, requests: AsyncIterator[llm_pb2.LlmAttachRequest], context: _Context
@@ -331,6 +332,19 @@ def _tools(request: llm_pb2.GenerateRequest) -> Tools | None:
         for tool in request.tools
     )
     return Tools(tuple(known), calling, choice.name, not request.one_call_at_most)
+
+
+async def _until(
+    wanted_back: asyncio.Event, pieces: AsyncGenerator[Piece, None]
+) -> AsyncIterator[Piece]:
+    """The pieces, none of which is empty. Raises AtCapacityError where the event comes first."""
+    while not wanted_back.is_set():
+        piece = await unless(wanted_back, anext(pieces, ""))
+        if piece == "":
+            return
+        if piece is not None:
+            yield piece
+    raise AtCapacityError("all slots are taken, and the session's next turn needs the one it has")
 
 
 def _response_of(piece: Piece) -> llm_pb2.GenerateResponse:

@@ -169,15 +169,36 @@ class AnsweringSession(StageWork):
         self._beginning = Beginning()
         # What is being read is the beginning of what is asked next: the answer waits for it.
         self._at_slot = asyncio.Lock()
+        self._coming: Place | None = None
+        """Of a turn that waits for the slot."""
+        self._wanted_back = asyncio.Event()
+        """By that turn, from an answer that is none of a turn's."""
 
     @contextlib.asynccontextmanager
-    async def between_turns(self) -> AsyncIterator[int]:
-        """The slot, for an answer that is none of a turn's, while nothing of a turn is written."""
+    async def between_turns(self) -> AsyncIterator[tuple[int, asyncio.Event]]:
+        """The slot, for an answer that is none of a turn's, while nothing of a turn is written.
+
+        It is to be left at once when the event happens.
+        """
         if self._reading is not None:
             self._reading.give_up()
-        async with self._at_slot:
-            self._read = None  # it is not what the slot holds any more
-            yield self._slot
+        while True:
+            async with self._at_slot:
+                if not self._turn_waits:
+                    self._read = None  # it is not what the slot holds any more
+                    self._wanted_back = asyncio.Event()
+                    yield self._slot, self._wanted_back
+                    return
+            await asyncio.sleep(0)  # the turn goes first
+
+    @property
+    def _turn_waits(self) -> bool:
+        """For the slot, and somebody for its answer."""
+        return self._coming is not None and self._coming.order is Order.ANSWER
+
+    def _make_room(self) -> None:
+        if self._turn_waits:
+            self._wanted_back.set()
 
     def loops(self) -> Sequence[Coroutine[Any, Any, None]]:
         return [self._keep_reading(), self._ready_slot()]
@@ -190,6 +211,7 @@ class AnsweringSession(StageWork):
         turn = self._stage.turn
         if turn is not None and turn.number == chunk.place.turn:
             turn.confirm()
+            self._make_room()
 
     async def answer(
         self,
@@ -306,12 +328,16 @@ class AnsweringSession(StageWork):
     async def _write(self, turn: AnsweredTurn, request: AnswerRequest, got: Stamp) -> _Written:
         answer = self._generator.answer(request, self._slot)
         turn.write(answer)
+        self._coming = answer.place
+        self._make_room()
         try:
             async with self._at_slot:
+                self._coming = None
                 # One that is prepared makes way for all that somebody waits for.
                 with self._meter.unit(wanted=answer.place.order is Order.ANSWER) as turn.unit:
                     return await self._publish(turn, answer, got, turn.unit)
         finally:
+            self._coming = None
             answer.ledger.observe()
 
     async def _publish(

@@ -320,17 +320,24 @@ async def test_who_holds_the_last_slot_is_answered_in_it_between_his_turns(bus: 
         assert await next_text(tokens) == "Once"
         beside = stub.Generate(request("And beside?", session="last"))
         assert (await lease.read()).turn_started.turn == 1
-        await announce(bus, "last", 2)
+        held = TurnChunk(Place("last", 2, 0, 0), "speech", held=True)
+        await bus.publish(Kind.TURN, held)
         assert (await lease.read()).turn_finished.cancelled
         assert (await beside.read()).text == "Once"
-        # A turn that begins meanwhile waits.
-        await lease.write(begin(2, "And now?"))
+        # What else is asked beside waits, and so does a turn that is only prepared.
+        later = stub.Generate(request("And later?", session="last"))
+        await lease.write(begin(2, "And now?", held=True))
         assert (await lease.read()).turn_started.turn == 2
         backend.deltas, backend.hang = tuple(words("Well")), False
-        beside.cancel()
+        assert len(backend.at_work) == 1
+        # One that is wanted takes the slot back.
+        await announce(bus, "last", 2)
+        code, details = await refused(beside)
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED and "next turn" in details
         assert "".join(c.text for c in await tokens_of_turn(tokens, 2)) == "Well"
+        assert (await later.read()).text == "Well"
     asked = [r.messages[-1].content for r in backend.requests if r.messages[-1].content != "."]
-    assert asked == ["Hello", "And beside?", "And now?"]
+    assert asked == ["Hello", "And beside?", "And now?", "And later?"]
 
 
 async def test_a_slot_is_free_once_the_lease_and_what_was_asked_beside_it_have_left(
