@@ -74,6 +74,8 @@ class TextStream:
         self._begun = False
         self._unclosed = 0
         """Struck through in HTML, so that what closes it ends no answer."""
+        self._dropped = 0
+        """Tokens at the beginning that might have struck something through."""
 
     def feed(self, piece: str | bytes) -> str:
         """What can be said for sure after `piece`; "" while it is undecided."""
@@ -94,12 +96,18 @@ class TextStream:
         self._drop_thoughts(final=final)
         if self._thinking:
             return ""
-        cut = self._end()
-        if cut >= 0:
+        self._drop_closing()
+        stop, closed = _first_of(self._held, self._stops), self._closed()
+        # What closes a mark that was dropped is an end only where nothing follows.
+        waits = closed >= 0 and self._dropped > 0 and stop < 0 and not final
+        cut = min((place for place in (stop, closed) if place >= 0), default=-1)
+        if cut >= 0 and not waits:
             self.stopped = True
             ready, self._held = self._held[:cut], ""
         else:
             keep = 0 if final else self._undecided()
+            if waits:
+                keep = max(keep, len(self._held) - closed)
             split = len(self._held) - keep
             ready, self._held = self._held[:split], self._held[split:]
         ready = SPECIAL_TOKEN.sub("", ready)
@@ -109,28 +117,45 @@ class TextStream:
             self._begun = bool(ready)
         return ready
 
-    def _end(self) -> int:
-        """Where the answer is over in what is held; -1: it goes on."""
-        places, unclosed = [_first_of(self._held, self._stops)], self._unclosed
+    def _closed(self) -> int:
+        """Where in what is held more is closed than was struck through; -1: nowhere."""
+        unclosed = self._unclosed
         for mark in STRUCK_MARK.finditer(self._held):
             unclosed += 1 if mark[0] == _STRUCK_OPEN else -1
             if unclosed < 0:
-                places.append(mark.start())
-                break
-        return min((place for place in places if place >= 0), default=-1)
+                return mark.start()
+        return -1
+
+    def _drop_closing(self) -> None:
+        """Of marks that were dropped, where the answer goes on behind it."""
+        while self._dropped and (closed := self._closed()) >= 0:
+            behind = self._held[closed + len(_STRUCK_CLOSE) :]
+            if not behind.strip():
+                return
+            self._held = self._held[:closed] + behind
+            self._dropped -= 1
 
     def _drop_thoughts(self, *, final: bool) -> None:
         """Reasoning models think aloud between two marks; that is not part of the answer."""
-        if not (self._thinking or self._begun):
-            self._held = _without_first_tokens(self._held)
-            self._thinking = self._held.lstrip().startswith(_THINK_OPEN)
-        if self._thinking:
+        while not self._begun:
+            if not self._thinking:
+                self._drop_first_tokens()
+                self._thinking = self._held.lstrip().startswith(_THINK_OPEN)
+            if not self._thinking:
+                return
             _, closed, rest = self._held.partition(_THINK_CLOSE)
-            if closed:
-                self._thinking = False
-                self._held = rest
-            else:
+            if not closed:
                 self._held = "" if final else self._held[-len(_THINK_CLOSE) :]
+                return
+            self._thinking, self._held = False, rest
+
+    def _drop_first_tokens(self) -> None:
+        """Control tokens with which it begins, unless it is over with one."""
+        while token := _FIRST_TOKEN.match(self._held.lstrip()):
+            if token[0] in _END_TOKENS:
+                return
+            self._held = self._held.lstrip()[token.end() :]
+            self._dropped += token[0] == _STRUCK_OPEN
 
     def _undecided(self) -> int:
         """Characters at the end that may yet become something else."""
@@ -144,13 +169,6 @@ class TextStream:
         if special:
             keep = max(keep, len(self._held) - special.start())
         return max(keep, _open_emoji(self._held))
-
-
-def _without_first_tokens(text: str) -> str:
-    """Control tokens with which it begins, unless it is over with one."""
-    while (token := _FIRST_TOKEN.match(text.lstrip())) and token.group() not in _END_TOKENS:
-        text = text.lstrip()[token.end() :]
-    return text
 
 
 def _first_of(text: str, needles: tuple[str, ...]) -> int:

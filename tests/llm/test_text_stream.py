@@ -87,6 +87,25 @@ def test_what_is_struck_through_in_html_is_no_token() -> None:
             assert "".join(run(pieces)[0]) == html
 
 
+@pytest.mark.parametrize(
+    ("written", "clean"),
+    [
+        ("<s>wrong</s> right", "wrong right"),
+        ("<s>Hi there.</s>", "Hi there."),
+        ("<s>Hi there.</s>\n", "Hi there."),
+        ("<s>Hi.</s> So.</s> rubbish", "Hi. So."),
+        ("<s>a <s>b</s> c</s> d", "a <s>b</s> c d"),
+        ("<s>Hi.</s><|im_end|>rubbish", "Hi."),
+        ("<think>x</think><s>old</s> new", "old new"),
+        ("<s><think>x</think> <think>y</think>\n<s>old</s> new</s>er", "old newer"),
+    ],
+)
+def test_what_an_answer_begins_with_may_be_struck_through(written: str, clean: str) -> None:
+    for size in (1, 3, 100):
+        pieces = [written[i : i + size] for i in range(0, len(written), size)]
+        assert "".join(run(pieces)[0]) == clean
+
+
 def test_other_template_tokens_vanish_and_lookalikes_stay() -> None:
     text = "a<|fim_prefix|>b <3 c <| d <|not a token|> e [/INST]f <｜User｜>g [1] <start"
     assert "".join(run([*text])[0]) == "ab <3 c <| d <|not a token|> e f g [1] <start"
