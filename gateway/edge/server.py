@@ -161,7 +161,7 @@ class _Sockets(WebSocketsSansIOProtocol):
         super().__init__(**server)
         self._guard = guard
         self._came = bytearray()
-        """That is not taken apart yet; no more is read meanwhile."""
+        """That is not taken apart yet; no more is read meanwhile. It may outlast the connection."""
         self._going_on: asyncio.Handle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -175,7 +175,7 @@ class _Sockets(WebSocketsSansIOProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.drop(self)
-        self._came.clear()
+        self.read_paused = True  # nothing is to be paused any more
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -188,7 +188,7 @@ class _Sockets(WebSocketsSansIOProtocol):
 
     def _go_on(self) -> None:
         """Take apart what has come, then read more, once the application has what was there."""
-        if self.read_paused or self._going_on is not None:
+        if self.disconnected or self.read_paused or self._going_on is not None:
             return
         if self._came:
             self._going_on = self.loop.call_soon(self._take_apart)
@@ -197,18 +197,24 @@ class _Sockets(WebSocketsSansIOProtocol):
 
     def _take_apart(self) -> None:
         self._going_on = None
-        if self.transport.is_closing():
-            self._came.clear()
-            return
+        if not self.transport.is_closing():  # else the rest is taken apart as it is taken
+            self._take_piece_apart()
+            self._go_on()
+
+    def _take_piece_apart(self) -> None:
         piece = bytes(self._came[:_AT_ONCE_BYTES])
         del self._came[:_AT_ONCE_BYTES]
         super().data_received(piece)
-        self._go_on()
 
     async def receive(self) -> Any:
         if not self.queue.empty():
             await asyncio.sleep(0)  # others are let in; cancelled here, nothing is lost
         message = await self.queue.get()
+        while self.disconnected and self._came and message["type"] == "websocket.disconnect":
+            self._take_piece_apart()
+            self.queue.put_nowait(message)  # behind what came before it
+            await asyncio.sleep(0)
+            message = await self.queue.get()
         if self.read_paused and self.queue.empty():
             self.read_paused = False
             self._go_on()
@@ -229,6 +235,14 @@ class _Sockets(WebSocketsSansIOProtocol):
         self.read_paused = True  # as uvicorn would have it now
         super().send_receive_event_to_app()
         self.read_paused = False
+
+    def handle_ping(self) -> None:
+        if not self.disconnected:
+            super().handle_ping()
+
+    def handle_parser_exception(self) -> None:
+        self._came.clear()  # no frames, whatever it is
+        super().handle_parser_exception()
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)

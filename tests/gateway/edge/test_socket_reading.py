@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from asyncio.selector_events import _SelectorTransport  # type: ignore[attr-defined]
 from collections.abc import AsyncIterator
+from pathlib import Path
 from socket import SO_SNDBUF, SOL_SOCKET
 from typing import Any
 
@@ -13,7 +14,9 @@ import pytest
 import websockets
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
+from gateway.edge import self_signed
 from gateway.edge.server import server_config
+from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
 from tests.gateway.conftest import served, until
 from visavis.serving.lifetime.supervision import end_tasks
@@ -28,6 +31,7 @@ class Taker:
     def __init__(self) -> None:
         self.may = asyncio.Event()
         self.taken: list[bytes] = []
+        self.left = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "websocket":
@@ -38,6 +42,7 @@ class Taker:
             await self.may.wait()
             message = await receive()
             if message["type"] == "websocket.disconnect":
+                self.left = True
                 return
             self.taken.append(message["bytes"])
 
@@ -72,13 +77,18 @@ async def turns(app: Taker, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[li
 
 
 @contextlib.asynccontextmanager
-async def socket_to(app: Taker, path: str = "/") -> AsyncIterator[websockets.ClientConnection]:
+async def socket_to(
+    app: Taker, path: str = "/", tls: Tls | None = None
+) -> AsyncIterator[websockets.ClientConnection]:
     """A client of the gateway's web server in front of `app`."""
-    config = server_config(app, GatewaySettings(), drain_s=1)
+    config = server_config(app, GatewaySettings(), tls, drain_s=1)
     config.host, config.port, config.lifespan = "127.0.0.1", 0, "off"
+    scheme, context = ("wss", tls.peers) if tls is not None else ("ws", None)
     async with (
         served(config) as port,
-        websockets.connect(f"ws://127.0.0.1:{port}{path}", compression=None) as client,
+        websockets.connect(
+            f"{scheme}://127.0.0.1:{port}{path}", ssl=context, compression=None
+        ) as client,
     ):
         yield client
 
@@ -144,6 +154,28 @@ async def test_a_flood_of_tiny_messages_lets_others_in_and_is_whole(
         await until(lambda: app.taken[-1] == b"to the end")
     assert app.taken[:-1] == letters
     assert most[0] <= 8192 // 7 + 1 and most[1] == 1
+
+
+async def test_what_came_over_tls_before_a_client_left_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    lost: list[object] = []
+    lose = WebSocketsSansIOProtocol.connection_lost
+    monkeypatch.setattr(
+        WebSocketsSansIOProtocol,
+        "connection_lost",
+        lambda self, error: (lost.append(self), lose(self, error)),
+    )
+    app = Taker()
+    letters = [bytes([n % 251]) for n in range(2_000)]  # in one record of TLS, and in two pieces
+    async with socket_to(app, tls=Tls(self_signed.ensure)) as client:
+        client.transport.write(b"".join(b"\x82\x81\0\0\0\0" + letter for letter in letters))
+        client.transport.close()
+        await until(lambda: lost)
+        app.may.set()
+        await until(lambda: app.left)
+    assert app.taken == letters
 
 
 async def test_a_large_message_is_read_in_pieces_and_whole() -> None:
