@@ -258,7 +258,9 @@ class Handover:
             raise InvalidInputError(f"session: it cannot be read: {error}") from error
 
     async def take(self, record: SessionRecord) -> Session:
-        """Go on with a session that another gateway had. Raises AtCapacityError and others."""
+        """Go on with a session that another gateway had, in the seat that `Sessions` keeps for it.
+        Raises VisavisError.
+        """
         await self._peers.answer_for(record.id)
         session = await self._sessions.adopt(
             record.id, record.options, record.persona, record.welcome, record.owner

@@ -352,12 +352,19 @@ class StandingIn:
         was frozen, others may have by then. Raises AlreadyExistsError there.
         """
         name, written = record.id, _Written(seq=None)
-        with suppress(BusError, TimeoutError):  # it is tried again, and told
-            async with asyncio.timeout(_NOTED_S):
-                await self._write_note(frozenset([owner_of(name)]))
-                told = record.model_dump(mode="json")
-                written.seq = await self._put(session_key(name), told, follows)
-        await self._handover.take(record)
+        with self._sessions.seat_for(name):
+            with suppress(BusError, TimeoutError):  # it is tried again, and told
+                async with asyncio.timeout(_NOTED_S):
+                    await self._write_note(frozenset([owner_of(name)]))
+                    told = record.model_dump(mode="json")
+                    written.seq = await self._put(session_key(name), told, follows)
+            try:
+                await self._handover.take(record)
+            except VisavisError:
+                # The peer keeps it, and writes his own again: ours would say that it is nobody's.
+                with suppress(BusError):
+                    await self._drop(session_key(name))
+                raise
         self._written[name] = written
         return True
 
@@ -474,18 +481,20 @@ class StandingIn:
     async def _take(self, name: str, there: Record) -> bool:
         """False: it is to be tried again."""
         try:
-            begun = _begun_in(await self._records.get(begun_key(name)), there.writer)
-            record = self._handover.read(json.loads(there.content))
-            # Who takes it from us, should we die as well, begins behind what we may have begun.
-            record.epoch += _AHEAD
-            record.utterance += _AHEAD
-            if begun is not None:
-                record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
-            await self._write_note(frozenset([owner_of(name)]))
-            seq = await self._put(session_key(name), record.model_dump(mode="json"), there.seq)
-            if begun is not None:
-                await self._put(begun_key(name), asdict(begun))
-            session = await self._handover.take(record)
+            # Kept before our name is in its record: while we are there nobody else takes it then.
+            with self._sessions.seat_for(name):
+                begun = _begun_in(await self._records.get(begun_key(name)), there.writer)
+                record = self._handover.read(json.loads(there.content))
+                # Who takes it from us, should we die as well, begins behind what we may have begun.
+                record.epoch += _AHEAD
+                record.utterance += _AHEAD
+                if begun is not None:
+                    record.turns = [turn for turn in record.turns if turn.turn != begun.turn]
+                await self._write_note(frozenset([owner_of(name)]))
+                seq = await self._put(session_key(name), record.model_dump(mode="json"), there.seq)
+                if begun is not None:
+                    await self._put(begun_key(name), asdict(begun))
+                session = await self._handover.take(record)
         except AlreadyExistsError:
             return True  # another gateway was faster, or it was handed over to one
         except InvalidInputError as error:

@@ -61,6 +61,8 @@ class Sessions:
         self.leaving = asyncio.Event()
         """Set: none is made any more, and those that there are go to other gateways."""
         self._opening = 0
+        self._awaited: set[str] = set()
+        """Those that other gateways had, for as long as a seat is kept for each."""
         self._ticker = Ticker(MonotonicClock())
         self.on_change: Callable[[str, bool], None] = lambda session, is_open: None
         """Told of each session that is there now, or is not any more."""
@@ -134,8 +136,8 @@ class Sessions:
 
     @property
     def taken(self) -> int:
-        """How many are open, or being opened."""
-        return len(self._open) + self._opening
+        """How many are open, or being opened, or have a seat kept for them."""
+        return len(self._open.keys() | self._awaited) + self._opening
 
     @property
     def limit_reached(self) -> str:
@@ -172,19 +174,29 @@ class Sessions:
         self._add(session)
         return session
 
+    @contextmanager
+    def seat_for(self, session_id: str) -> Iterator[None]:
+        """Nobody else takes the seat of a session that another gateway had, while it is fetched and
+        `adopt`ed. Raises AtCapacityError.
+        """
+        if not self.has(session_id):
+            self._check_room()
+        self._awaited.add(session_id)
+        try:
+            yield
+        finally:
+            self._awaited.discard(session_id)
+
     async def adopt(
         self, session_id: str, options: Options, persona: str, welcome: str, owner: str
     ) -> Session:
-        """A session that another gateway had; it has no stages yet. Raises AtCapacityError."""
+        """A session that another gateway had, in the seat that is kept for it (`seat_for`); it has
+        no stages yet.
+        """
         if self.has(session_id):  # that gateway did not hear that we have taken it
             await self.hand_on(self.get(session_id))
-        self._check_room()
         session = self._make(session_id, options, persona, welcome, owner)
-        self._opening += 1
-        try:
-            await session.open(attached=False)
-        finally:
-            self._opening -= 1
+        await session.open(attached=False)
         self._add(session)
         return session
 

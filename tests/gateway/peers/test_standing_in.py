@@ -276,6 +276,31 @@ async def test_what_was_handed_over_to_another_one_meanwhile_is_not_taken_any_mo
     assert await rig.writer_of(session_key(name)) == name_of(gateway)
 
 
+async def test_what_could_not_be_handed_over_is_not_its_heir_s(
+    gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """He would take it from its gateway, which still has it."""
+    (name,) = await made_in(dying, 1)
+    await rig.keeps(name)
+    take, tell, writers = gateway.inside.handover.take, dying.inside.peers.tell, list[str]()
+
+    async def failing(record: SessionRecord) -> Session:
+        if not writers:
+            raise BusError("nobody answers")
+        return await take(record)
+
+    async def telling(peer: Peer, message: dict[str, Any]) -> None:
+        try:
+            await tell(peer, message)
+        finally:
+            writers.append(await rig.writer_of(session_key(name)))
+
+    monkeypatch.setattr(gateway.inside.handover, "take", failing)
+    monkeypatch.setattr(dying.inside.peers, "tell", telling)
+    await drain(dying)
+    assert [writer == name_of(gateway) for writer in writers] == [False, True]
+
+
 async def test_what_is_handed_over_while_the_bus_keeps_nothing_is_at_one_gateway_alone(
     gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -381,6 +406,35 @@ async def test_one_that_is_started_after_it_goes_on_where_nobody_had_room(
                 assert told["persona"] == "A sage."
     finally:
         await after.stop()
+
+
+async def test_of_more_that_are_asked_for_at_once_than_it_has_room_for_others_take_the_rest(
+    gateway: RunningGateway,
+    dying: RunningGateway,
+    rig: Rig,
+    doubles: Doubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def nothing(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(StandingIn, "_take_all", nothing)
+    doubles.script.slots = 10
+    other = await begun(rig)
+    try:
+        await made_in(gateway, 2)  # of three
+        names = await made_in(dying, 3)
+        await rig.keeps(*names)
+        await die(dying)
+        async with GatewayClient(gateway.url) as one, GatewayClient(other.url) as two:
+            asked = (one.call("GET", f"/v1/sessions/{name}") for name in names)
+            await asyncio.gather(*asked, return_exceptions=True)
+            for name in names:
+                written = await rig.writer_of(session_key(name)) == name_of(gateway)
+                assert written == gateway.inside.sessions.has(name)
+            await asyncio.gather(*(known(two, name) for name in names))
+    finally:
+        await other.stop()
 
 
 async def test_of_two_who_are_asked_at_once_one_goes_on(
