@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -24,6 +24,9 @@ URL = "https://www.googleapis.com/youtube/v3"
 LONGEST_POST = 200
 _LEAST_POLL_S, _MOST_POLL_S = 1.0, 60.0
 _TIMEOUT_S = 15.0
+_POST_TIMEOUT_S = 5.0
+# Longest that the chat is held up by what is being posted.
+_POSTED_WITHIN_S = 2.0
 _OLDEST_S = 60.0
 # What was written before we came is history, and nobody waits for an answer to it.
 _HISTORY_S = 30.0
@@ -69,8 +72,10 @@ class YouTube:
                 )
                 read = _read_page(answer, page)
                 on_live()
-                async with self._posting:
-                    pass  # what is just being posted may be among them: its id is known first
+                # What is just being posted may be among them: its id is known first.
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POSTED_WITHIN_S), self._posting:
+                        pass
                 for item in read.items:
                     unix_s = time.time()
                     # Of the first page alone is there history: later ones are new whatever our
@@ -92,12 +97,12 @@ class YouTube:
             "type": "textMessageEvent",
             "textMessageDetails": {"messageText": text},
         }
-        async with self._posting, self._client() as http:
-            body = {"snippet": snippet}
+        body = {"snippet": snippet}
+        async with self._posting, self._client(_POST_TIMEOUT_S) as http:
             told = await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
         return str(told.get("id", ""))
 
-    def _client(self) -> httpx.AsyncClient:
+    def _client(self, timeout_s: float = _TIMEOUT_S) -> httpx.AsyncClient:
         # In a header, where no log of addresses keeps it.
         headers = (
             {"Authorization": f"Bearer {self._token}"}
@@ -105,7 +110,7 @@ class YouTube:
             else {"X-Goog-Api-Key": self._api_key}
         )
         return httpx.AsyncClient(
-            base_url=self._url, headers=headers, timeout=_TIMEOUT_S, **way_to(self._url)
+            base_url=self._url, headers=headers, timeout=timeout_s, **way_to(self._url)
         )
 
     async def _look_up(self, http: httpx.AsyncClient) -> str:

@@ -316,6 +316,21 @@ async def test_what_cannot_be_read_of_youtube_is_asked_for_ever_more_seldom(
     assert 5 < waits[3] < 11
 
 
+async def test_youtube_is_read_while_nobody_is_told_that_what_he_posts_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(youtube, "_POSTED_WITHIN_S", 0.01)
+    async with YouTubeServer([_item("textMessageEvent", "hello")]).running() as server:
+        server.may_answer.clear()
+        adapter = YouTube("chat1", token="token", url=server.url)
+        posting = asyncio.create_task(adapter.post(_comment("x"), "Hello"))
+        await until(lambda: server.posted)
+        (chat,) = await read(adapter, 1)
+        assert chat.text == "hello" and not posting.done()
+        server.may_answer.set()
+        assert await posting == "posted-1"
+
+
 async def test_youtube_is_read_on_by_the_key_where_the_token_has_expired() -> None:
     async with YouTubeServer([_item("textMessageEvent", "hello")]).running() as server:
         server.tokens = False
