@@ -116,12 +116,13 @@ class Handover:
         here.leaving.set()
         metrics.draining.set(1)
         self._peers.drain()
+        self._rooms.leave()
         last_s = min(_LAST_S, drain.left_s(self._clock.now()) / 2)
         while drain.look(now := self._clock.now(), here.taken + here.requests) is Phase.DRAINING:
             left_s = drain.left_s(now) - last_s
             at_last = left_s < 0
             self._hurry(left_s)
-            ready = [s for s in here.all() if here.may_leave(s, at_last=at_last)]
+            ready = [session for session in here.all() if self._may_leave(session, at_last)]
             if ready:
                 await self._give_all(ready, at_last=at_last)
             await asyncio.sleep(_LOOK_S)
@@ -135,6 +136,10 @@ class Handover:
                 session.outlets.recordings.end("the gateway is about to end")
             if left_s < 0 and session.presence.departure is None:
                 session.interrupt()
+
+    def _may_leave(self, session: Session, at_last: bool) -> bool:
+        may_leave = self._sessions.may_leave(session, at_last=at_last)
+        return may_leave and self._rooms.may_leave(session.id)
 
     async def _give_all(self, ready: list[Session], *, at_last: bool) -> None:
         others = [peer for peer in await self._peers.others() if peer.seats >= 0]
@@ -164,9 +169,7 @@ class Handover:
     async def _give(self, session: Session, peer: Peer, *, at_last: bool) -> None:
         """Whatever goes wrong with one session, it stays for now, and the others go."""
         try:
-            await self._rooms.posted(session.id)
-            may_leave = self._sessions.may_leave(session, at_last=at_last)
-            if not may_leave or await self._moves(session, peer):
+            if not self._may_leave(session, at_last) or await self._moves(session, peer):
                 return
         except Exception:
             log.exception("session %s stays for now", session.id)

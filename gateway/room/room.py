@@ -48,6 +48,7 @@ COMMENTS_PER_S = 200.0
 _BURST = 600
 # Of a platform, while the room may be going to another gateway: what is older is lost.
 _MOST_LATE = 1000
+# So long a room that is about to leave waits for what it has answered last to be posted.
 _POST_S = 2.0
 _MOST_LISTENERS = 16
 _OUTBOX = 200
@@ -125,6 +126,9 @@ class Room:
         self._sayings: dict[int, Speech] = {}
         self._background = Background()
         self._posts: set[asyncio.Task[None]] = set()
+        self._post_by_s = now
+        self.leaving = False
+        """Whether it is about to go to another gateway: it begins nothing while it `is_posting`."""
         self._told_waiting = 0
         self._counted: dict[Outcome, int] = {}
         self.connections: list[Connection] = []
@@ -272,7 +276,8 @@ class Room:
     def _situation(self) -> Situation:
         turn = self.session.turn
         if turn is None:
-            return Situation(idle=self.session.state == "idle")
+            held = self.leaving and self.is_posting
+            return Situation(idle=self.session.state == "idle" and not held)
         left_s = turn.voice_s - turn.played_s if turn.voice_complete else None
         return Situation(idle=False, turn=turn.number, left_s=left_s)
 
@@ -379,6 +384,7 @@ class Room:
             if connection.platform == comment.platform and connection.posts:
                 post = self._background.run(self._post(connection, comment, answer))
                 self._posts.add(post)
+                self._post_by_s = self._clock.now() + _POST_S
                 post.add_done_callback(self._posts.discard)
 
     async def _post(self, connection: Connection, comment: Comment, answer: str) -> None:
@@ -386,12 +392,12 @@ class Room:
             if posted := await connection.post(comment, answer):
                 self.host.selection.posted(connection.platform, posted)
 
-    async def posted(self) -> None:
-        """Returns once what was answered is posted, unless that takes long: what the room has
+    @property
+    def is_posting(self) -> bool:
+        """Whether what was answered is being posted, unless that takes long: what the room has
         written itself belongs to what another gateway has to know.
         """
-        if self._posts:
-            await asyncio.wait(self._posts, timeout=_POST_S)
+        return bool(self._posts) and self._clock.now() < self._post_by_s
 
     # ------------------------------------------------------------ figures
 

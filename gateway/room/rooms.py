@@ -27,6 +27,7 @@ class Rooms:
         """Raises InvalidInputError where the gateway's file of words is not in order."""
         self._words = [] if settings.room_words is None else read_words(settings.room_words)
         self._open: dict[str, Room] = {}
+        self._leaving = False
         self._background = Background()
 
     async def open(self, session: Session, wanted: schemas.RoomRequest) -> Room:
@@ -45,6 +46,7 @@ class Rooms:
         room = await asyncio.to_thread(Room, session, wanted, self._words, ended)
         self._check_free(session.id)
         self._open[session.id] = room
+        room.leaving = self._leaving
         room.start([Connection(adapter, room.hear) for adapter in adapters_of(wanted)])
         return room
 
@@ -67,10 +69,16 @@ class Rooms:
         record, wanted = moving.read(told)
         await moving.carry_on(await self.open(session, wanted), record)
 
-    async def posted(self, session_id: str) -> None:
-        """Returns once `record` tells of all that a room has posted."""
-        if room := self._open.get(session_id):
-            await room.posted()
+    def leave(self) -> None:
+        """They go to other gateways, each once it may."""
+        self._leaving = True
+        for room in self._open.values():
+            room.leaving = True
+
+    def may_leave(self, session_id: str) -> bool:
+        """Whether `record` tells of all that a room has posted."""
+        room = self._open.get(session_id)
+        return room is None or not room.is_posting
 
     def late(self, session_id: str) -> list[list[dict[str, Any]]]:
         """What a room has heard since its record was made, in portions that `hear_late` takes."""

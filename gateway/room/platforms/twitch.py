@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import time
 from collections import deque
@@ -163,6 +164,7 @@ class Twitch:
         self._url = url
         self._socket: ClientConnection | None = None
         self._posting = asyncio.Lock()
+        self._posted_at_s = -math.inf
         self._communal: deque[str] = deque(maxlen=_COMMUNAL)
 
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
@@ -237,9 +239,10 @@ class Twitch:
         text = text.lstrip("/.") or "…"
         tag = f"@reply-parent-msg-id={comment.id} " if _is_id(comment.id) else ""
         async with self._posting:
+            await asyncio.sleep(self._posted_at_s + _POST_EVERY_S - time.monotonic())
             with contextlib.suppress(websockets.ConnectionClosed):
                 await socket.send(f"{tag}PRIVMSG #{self.room} :{text}")
-            await asyncio.sleep(_POST_EVERY_S)
+            self._posted_at_s = time.monotonic()
         return ""
 
 
