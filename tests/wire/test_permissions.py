@@ -174,10 +174,9 @@ async def test_what_the_operator_shares_services_read_and_cannot_change(
     await Bucket(operator, "visavis-bundles", 100).put("joe", b"a voice")
     bucket = Bucket(tts, "visavis-bundles", 100)
     assert await bucket.get("joe") == b"a voice"
-    with pytest.raises(BusError, match="does not let the user tts"):
-        await bucket.put("joe", b"another one")
-    with pytest.raises(BusError, match="does not let the user tts"):
-        await bucket.delete("joe", overwrite=False)
+    changes = bucket.put("joe", b"another one"), bucket.delete("joe", overwrite=False)
+    for told in await asyncio.gather(*changes, return_exceptions=True):
+        assert isinstance(told, BusError) and "does not let the user tts" in str(told)
     assert await bucket.get("joe") == b"a voice"
     for bus in (operator, tts):
         await bus.close()
