@@ -55,8 +55,8 @@ class Unasked:
         """
         if interrupt:
             self.drop("interrupted")
-        if interrupt and not may_begin:
-            self._perform(self._conversation.interrupt("say"), AS_THE_SESSION_SAYS)
+            if not may_begin:
+                self._perform(self._conversation.interrupt("say"), AS_THE_SESSION_SAYS)
         saying = self.sayings.add(text, manner)
         self._emit(SayEvent(say=saying.number, event="waiting", text=text))
         if interrupt and may_begin:

@@ -262,7 +262,7 @@ class Listener:
         pause = self._tape.end - utterance.speech_end
         long = utterance.speech_end - utterance.piece_start >= _SETTLED_SAMPLES
         overdue = self._tape.end - utterance.piece_start >= LONGEST_PIECE_SAMPLES
-        if overdue or (long and pause >= _SETTLING_PAUSE_SAMPLES):
+        if pause >= _SETTLING_PAUSE_SAMPLES and (long or overdue):
             self._leave_behind(utterance)
         elif utterance.text is None:
             outputs.append(Requeue(self._pause_key(utterance), None))
