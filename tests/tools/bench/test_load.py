@@ -35,7 +35,7 @@ from visavis.tools.bench.load.schedule import (
     planned,
     visit_lengths,
 )
-from visavis.tools.bench.load.steps import stack_flags
+from visavis.tools.bench.load.steps import orders_of, stack_flags
 from visavis.tools.bench.visitor.media import HeardSound, SeenPicture
 from visavis.tools.bench.visitor.trace import Trace
 
@@ -423,3 +423,10 @@ def test_a_report_survives_the_way_between_processes() -> None:
     report.breaks.append(Break(0, "media", 7.0, 0.5))
     report.lost.append("there is no session")
     assert ClientReport.from_dict(report.to_dict()) == report
+
+
+def test_who_only_watches_shares_no_process_with_who_asks() -> None:
+    plan = LoadPlan(Habits(), "", idle_watchers=5, visitors_per_client=2)
+    orders = orders_of(plan, "http://127.0.0.1:1", "", visitors=3, length_s=1.0)
+    dealt = [(one.visitors, one.watchers) for one in orders]
+    assert dealt == [([0, 2], []), ([1], []), ([], [3, 6]), ([], [4, 7]), ([], [5])]

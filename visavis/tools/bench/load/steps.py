@@ -85,8 +85,9 @@ class LoadBench:
         """So many visitors at once, for as long as the plan says. Raises VisavisError."""
         plan = self._plan
         length_s = plan.length_s(visitors)
+        orders = orders_of(plan, self._client.url, self._client.api_key, visitors, length_s)
         self._on_tell(f"{_people(visitors)}: connecting")
-        async with clients(self._orders(visitors, length_s), self._log_dir, self._program) as fleet:
+        async with clients(orders, self._log_dir, self._program) as fleet:
             start_s = self._clock.now() + _LEAD_S
             from_s = start_s + plan.warmup_s
             for client in fleet:
@@ -109,24 +110,6 @@ class LoadBench:
         clients_s = sum(report.cpu_s for report in reports)
         stack = self._stack_report(before, after, length_s, clients_s, killer.kills)
         return sum_up(visitors, plan.idle_watchers, counted, reports, stack)
-
-    def _orders(self, visitors: int, length_s: float) -> list[Orders]:
-        """One for each process; visitors and watchers are dealt out evenly."""
-        plan = self._plan
-        people = visitors + plan.idle_watchers
-        count = max(1, -(-people // plan.visitors_per_client))
-        numbers = range(people)
-        return [
-            Orders(
-                self._client.url,
-                self._client.api_key,
-                plan,
-                [number for number in numbers[index::count] if number < visitors],
-                [number for number in numbers[index::count] if number >= visitors],
-                length_s,
-            )
-            for index in range(count)
-        ]
 
     async def _hear(self, client: ClientProcess, outcomes: Counter[str]) -> ClientReport:
         return await client.report(lambda outcome: outcomes.update([outcome]))
@@ -185,6 +168,24 @@ class LoadBench:
             when = f"{phase}{at_s:.0f} of {end_s:.0f} s"
             self._on_tell(f"{_people(visitors)}: {when}; {told or 'no answer yet'}")
             await asyncio.sleep(_TOLD_EVERY_S)
+
+
+def orders_of(
+    plan: LoadPlan, url: str, api_key: str, visitors: int, length_s: float
+) -> list[Orders]:
+    """One for each process of a step: visitors, and apart from them those who only watch, each
+    dealt out evenly."""
+
+    def dealt(numbers: range) -> list[list[int]]:
+        count = -(-len(numbers) // plan.visitors_per_client)
+        return [list(numbers[index::count]) for index in range(count)]
+
+    asking = dealt(range(visitors))
+    watching = dealt(range(visitors, visitors + plan.idle_watchers))
+    return [
+        *(Orders(url, api_key, plan, numbers, [], length_s) for numbers in asking),
+        *(Orders(url, api_key, plan, [], numbers, length_s) for numbers in watching),
+    ]
 
 
 def _people(visitors: int) -> str:

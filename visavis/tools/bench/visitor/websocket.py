@@ -34,10 +34,12 @@ class FragmentReader:
     """Takes one viewer's live mp4 apart, message by message.
 
     Only what a measurement needs: a message is an init segment or fragments, each of one track
-    (ISO/IEC 14496-12). Sound is decoded at once, pictures are only timed.
+    (ISO/IEC 14496-12). Sound is decoded at once, or left alone where nobody `listens`; pictures are
+    only timed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, listens: bool = True) -> None:
+        self._listens = listens
         self._track = 0
         self._sound_tracks: dict[int, tuple[av.AudioCodecContext, int]] = {}
         self._scales: dict[int, int] = {}
@@ -84,6 +86,8 @@ class FragmentReader:
         media_s = time / self._scales[track]
         if track not in self._sound_tracks:
             return SeenPicture(at_s, media_s)
+        if not self._listens:
+            return None
         decoder, rate_hz = self._sound_tracks[track]
         frames = [f for sample in _samples(boxes) for f in decoder.decode(av.Packet(sample))]
         if not frames:
@@ -134,11 +138,13 @@ def _audio_config(sample_description: bytes) -> bytes:
 class WebSocketMedia:
     """A visitor's connection over the session's WebSocket: PCM out, live mp4 in. Made by `connect`.
 
-    The mp4's sound coder holds sound back by 20 to 60 ms.
+    The mp4's sound coder holds sound back by 20 to 60 ms. Who is there without a microphone only
+    looks.
     """
 
-    def __init__(self, socket: ClientConnection, clock: Clock) -> None:
+    def __init__(self, socket: ClientConnection, clock: Clock, role: Role) -> None:
         self._socket, self._clock = socket, clock
+        self._reader = FragmentReader(listens=role == "speaker")
 
     async def send(self, pcm_s16le: bytes) -> None:
         with contextlib.suppress(websockets.ConnectionClosed):  # whoever listens tells why
@@ -147,12 +153,11 @@ class WebSocketMedia:
     async def arrivals(self) -> AsyncIterator[HeardSound | SeenPicture]:
         """Sound and pictures as they come. Raises MediaEndedError, MediaLostError or
         MediaMovedError at the end."""
-        reader = FragmentReader()
         try:
             async for message in self._socket:
                 if isinstance(message, str):
                     raise MediaEndedError(f"the gateway refused sound: {message}")
-                for found in reader.take_apart(message, self._clock.now()):
+                for found in self._reader.take_apart(message, self._clock.now()):
                     yield found
         except websockets.ConnectionClosed as closed:
             if goes_on(closed):
@@ -177,4 +182,4 @@ async def connect(
     path = f"/v1/sessions/{session}/media?role={role}"
     await client.renew_token(path)
     async with await connected(client, path) as socket:
-        yield WebSocketMedia(socket, clock)
+        yield WebSocketMedia(socket, clock, role)
