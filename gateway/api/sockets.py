@@ -4,9 +4,9 @@ blendshapes for who draws it himself.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any
 
 from fastapi import APIRouter, WebSocket, WebSocketDisconnect
@@ -37,7 +37,7 @@ from gateway.session.session import Session
 from gateway.talk.actions import Manner
 from gateway.talk.microphone import pcm_of_message
 from visavis.serving.errors import InvalidInputError, UnknownNameError, VisavisError
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import first_of
 
 router = APIRouter()
 
@@ -85,7 +85,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 listener.tell(answer)
 
     try:
-        await first_of(send(), receive())
+        await while_connected(send(), receive())
     finally:
         session.unlisten(listener)
         if late and session.moved:
@@ -108,7 +108,7 @@ async def place(socket: WebSocket, session_id: str) -> None:
             await send_event(socket, PlaceEvent(**place_of(standing).model_dump()))
         await socket.close()
 
-    await first_of(send(), until_gone(socket))
+    await while_connected(send(), until_gone(socket))
 
 
 @router.websocket("/v1/sessions/{session_id}/media")
@@ -147,7 +147,7 @@ async def media(
 
     try:
         await accept(socket)
-        await first_of(send(), hear_until_gone(socket, session, holder, role))
+        await while_connected(send(), hear_until_gone(socket, session, holder, role))
     finally:
         session.outlets.broadcast.leave(viewer)
         session.release_microphone(holder)
@@ -188,7 +188,7 @@ async def face(socket: WebSocket, session_id: str, form: str = "") -> None:
 
     try:
         await accept(socket)
-        await first_of(send(), until_gone(socket))
+        await while_connected(send(), until_gone(socket))
     finally:
         sink.leave(viewer)
         session.touch()
@@ -320,11 +320,7 @@ async def send_event(socket: WebSocket, event: ServerEvent) -> None:
     await socket.send_text(event.model_dump_json(exclude_none=True))
 
 
-async def first_of(*work: Coroutine[Any, Any, None]) -> None:
+async def while_connected(*work: Coroutine[Any, Any, None]) -> None:
     """Run until one ends; the others are cancelled. A client that has gone is no error."""
-    async with cancelled_at_last(*work) as tasks:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in tasks:
-        error = None if task.cancelled() else task.exception()
-        if error is not None and not isinstance(error, WebSocketDisconnect | RuntimeError):
-            raise error
+    with suppress(WebSocketDisconnect, RuntimeError):
+        await first_of(*work)

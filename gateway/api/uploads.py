@@ -14,7 +14,7 @@ from starlette.types import Receive
 
 from gateway.api.problems import not_text
 from visavis.serving.errors import InvalidInputError
-from visavis.serving.lifetime.supervision import end_tasks
+from visavis.serving.lifetime.supervision import ends_unless
 
 T = TypeVar("T")
 
@@ -62,14 +62,9 @@ async def read_form(request: Request, file: str, fields: str, *, max_fields: int
 async def while_wanted(request: Request, work: Coroutine[Any, Any, T]) -> T:
     """The result of `work`, which is cancelled as soon as the client has left."""
     working = asyncio.create_task(work)
-    leaving = asyncio.create_task(left(request.receive))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise HTTPException(_CLIENT_LEFT, "the client has left")
-        return working.result()
-    finally:
-        await end_tasks([working, leaving])
+    if not await ends_unless(working, left(request.receive)):
+        raise HTTPException(_CLIENT_LEFT, "the client has left")
+    return working.result()
 
 
 async def left(receive: Receive) -> None:

@@ -16,11 +16,11 @@ from gateway.api.sockets import (
     accept,
     check_role,
     close,
-    first_of,
     hear_until_gone,
     refuse,
     send_event,
     session_at,
+    while_connected,
 )
 from gateway.api.state import caller_of, gateway_of
 from gateway.playout.sinks.plain_sound import RATES_HZ
@@ -68,7 +68,7 @@ async def audio(
 
     try:
         await accept(socket)
-        await first_of(send(), hear_until_gone(socket, session, holder, role))
+        await while_connected(send(), hear_until_gone(socket, session, holder, role))
     finally:
         session.outlets.plain_sound.leave(listener)
         session.release_microphone(holder)
@@ -151,7 +151,7 @@ async def speech(socket: WebSocket, session_id: str) -> None:
                 listener.tell(ErrorEvent(code=code_of(error)[1], message=str(error)))
 
     try:
-        await first_of(send(), receive())
+        await while_connected(send(), receive())
     finally:
         session.unlisten(listener)
         session.release_microphone(holder)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -14,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.state import Gateway, caller_of
 from gateway.api.uploads import left, while_wanted
-from visavis.serving.lifetime.supervision import end_tasks
+from visavis.serving.lifetime.supervision import ends_unless
 
 T = TypeVar("T")
 
@@ -80,12 +79,7 @@ class Flowing(StreamingResponse):
         self._pieces = pieces
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.create_task(self.stream_response(send))
-        leaving = asyncio.create_task(left(receive))
         try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
+            await ends_unless(self.stream_response(send), left(receive))
         finally:
-            await end_tasks([sending, leaving])
             await self._pieces.aclose()

@@ -12,7 +12,7 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +30,7 @@ from gateway.access.callers import session_in
 from gateway.openai.errors import shape_at
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import first_of
 
 log = logging.getLogger(__name__)
 _socket_log = logging.getLogger(f"{__name__}.sockets")
@@ -204,7 +204,7 @@ class Carrier:
             headers=_headers(scope),
             content=body.parts() if body.comes else None,
         )
-        await _first_of(self._answer(request, send), body.left())
+        await first_of(self._answer(request, send), body.left())
 
     async def _answer(self, request: httpx.Request, send: Send) -> None:
         try:
@@ -288,7 +288,7 @@ async def _carry_socket(
     client = _Client(send)
     try:
         await send({"type": "websocket.accept", "subprotocol": other.subprotocol})
-        await _first_of(
+        await first_of(
             _inwards(receive, other), _outwards(other, client.send), _silence(other, client)
         )
     finally:
@@ -400,11 +400,3 @@ def _headers(scope: Scope) -> list[tuple[bytes, bytes]]:
     dropped = _OF_ONE_HOP | _LOOKED_AT
     passed = [(key, value) for key, value in scope["headers"] if key not in dropped]
     return [*passed, (PASSED_ON.encode(), b"1")]
-
-
-async def _first_of(*work: Coroutine[Any, Any, None]) -> None:
-    """Run until one ends; the others are cancelled. Raises what that one raises."""
-    async with cancelled_at_last(*work) as tasks:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()

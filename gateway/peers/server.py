@@ -127,7 +127,7 @@ class DrainingServer(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         if self.should_exit:
             return
-        if await ends_unless(super().startup(sockets), self._told_early):
+        if await ends_unless(super().startup(sockets), self._told_early.wait()):
             self._collecting.settled()
         if not self.started:
             await self.lifespan.give_up()

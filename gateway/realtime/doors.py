@@ -14,7 +14,7 @@ from gateway.access.callers import Caller, Role
 from gateway.access.ephemeral import LONGEST_LIFE_S, SHORTEST_LIFE_S, USUAL_LIFE_S
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import refusals_counted
-from gateway.api.sockets import first_of
+from gateway.api.sockets import while_connected
 from gateway.api.state import Gateway, TheCaller, TheGateway, caller_of, gateway_of
 from gateway.openai.errors import OpenAiRoute, RefusedError, event_of, responses
 from gateway.realtime.link import Link, count, object_in
@@ -71,7 +71,7 @@ async def realtime(socket: WebSocket, model: str = "", intent: str = "", call_id
 
     try:
         with gateway.sessions.in_use(session.id):
-            await first_of(link.run(), _receive(socket, link))
+            await while_connected(link.run(), _receive(socket, link))
         await _say_goodbye(socket, gateway, link)
     finally:
         await _end(gateway, session)
@@ -125,7 +125,7 @@ async def _beside(socket: WebSocket, gateway: Gateway, caller: Caller, call_id: 
         await socket.close(NORMAL, "the call is over")
 
     try:
-        await first_of(send(), _receive(socket, link))
+        await while_connected(send(), _receive(socket, link))
     finally:
         link.leave(side_band)
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Body, Depends, Response, WebSocket
 
 from gateway.access.limits import OverLimitError
 from gateway.api.problems import code_of, responses
-from gateway.api.sockets import SESSION_ENDED, SESSION_MOVED, accept, first_of, refuse
+from gateway.api.sockets import SESSION_ENDED, SESSION_MOVED, accept, refuse, while_connected
 from gateway.api.state import Gateway, TheGateway, TheSession, gateway_of
 from gateway.room import schemas, views
 from gateway.room.room import COMMENTS_PER_S, Room
@@ -115,7 +115,7 @@ async def live(socket: WebSocket, session_id: str) -> None:
 
     try:
         await accept(socket)
-        await first_of(send(), receive())
+        await while_connected(send(), receive())
     finally:
         room.leave(outbox)
 

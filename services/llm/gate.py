@@ -22,6 +22,7 @@ from enum import IntEnum
 from typing import TypeVar
 
 from services.llm.backends.base import Delta
+from visavis.serving.lifetime.supervision import ends_unless
 from visavis.wire.clock import Clock
 
 FIRST_PHRASE_BYTES = 24
@@ -263,16 +264,5 @@ _END = Delta(finish_reason="end of the stream")
 
 async def unless(event: asyncio.Event, work: Awaitable[_T]) -> _T | None:
     """What the work comes to; None where the event comes first, and then the work is cancelled."""
-    coming = asyncio.create_task(_await(work))
-    told = asyncio.create_task(event.wait())
-    try:
-        await asyncio.wait((coming, told), return_when=asyncio.FIRST_COMPLETED)
-        return coming.result() if coming.done() else None
-    finally:
-        for task in (coming, told):
-            task.cancel()
-        await asyncio.gather(coming, told, return_exceptions=True)
-
-
-async def _await(work: Awaitable[_T]) -> _T:
-    return await work
+    coming = asyncio.ensure_future(work)
+    return coming.result() if await ends_unless(coming, event.wait()) else None

@@ -335,7 +335,7 @@ async def _until_told(
     work: Awaitable[Any], bus: Bus | None, stop: asyncio.Event, label: str
 ) -> bool:
     async with cancelled_at_last(report_starting(bus, label)):
-        return await ends_unless(work, stop)
+        return await ends_unless(work, stop.wait())
 
 
 def addresses_of(settings: ServiceSettings, port: int, metrics_port: int | None) -> dict[str, str]:

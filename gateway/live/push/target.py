@@ -13,7 +13,7 @@ from gateway.live.media import LiveTick
 from gateway.live.push.address import PushAddress
 from gateway.live.push.failure import PushError
 from gateway.live.push.flow import Figures, Retries
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import first_of
 from visavis.wire.clock import Clock
 
 log = logging.getLogger(__name__)
@@ -138,11 +138,8 @@ class Target:
             await push.open()
             self._live_since_s, self.error = self._clock.now(), ""
             self._enter(Phase.LIVE)
-            async with cancelled_at_last(push.ended(), self._broken.wait()) as tasks:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            await first_of(push.ended(), self._broken.wait())
             self.error = "an internal error"
-            for task in done:
-                task.result()
         except PushError as error:
             self.error = str(error)
             hopeless = error.permanent

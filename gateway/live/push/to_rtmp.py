@@ -15,7 +15,7 @@ from gateway.live.rtmp.chunks import DATA, PICTURE, SOUND
 from gateway.live.rtmp.client import RtmpPublisher
 from gateway.playout.pacing import RATE_HZ, VIDEO_HZ
 from gateway.playout.sound import AacPacket
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import first_of
 from visavis.serving.trust import client_context
 
 _ASK_TICKS = 25
@@ -69,11 +69,8 @@ class RtmpPush:
         """Wait for the end of the connection. Raises PushError with why it has ended."""
         assert self._publisher is not None
         either = (self._publisher.ended(), self._stalled(self._publisher))
-        async with cancelled_at_last(*either) as tasks:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         with self._judged():
-            for task in done:
-                task.result()
+            await first_of(*either)
 
     async def close(self) -> None:
         publisher, self._publisher = self._publisher, None

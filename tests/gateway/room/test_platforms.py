@@ -378,7 +378,7 @@ class Waits:
     async def told(self, connection: Connection) -> list[float]:
         """How long each is, of a connection that runs until then."""
         async with asyncio.timeout(20):
-            assert not await ends_unless(connection.run(), self._all)
+            assert not await ends_unless(connection.run(), self._all.wait())
         return self._seconds
 
 

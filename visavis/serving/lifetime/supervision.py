@@ -121,12 +121,20 @@ async def cancelled_at_last(
         await end_tasks(tasks)
 
 
-async def ends_unless(work: Awaitable[Any], told: asyncio.Event) -> bool:
-    """Whether `work` comes to its end; where `told` is set before that, it is cancelled.
+async def first_of(*work: Coroutine[Any, Any, Any]) -> None:
+    """Run until one ends; the others are cancelled. Raises what that one raises."""
+    async with cancelled_at_last(*work) as tasks:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
 
-    Raises what it raises.
+
+async def ends_unless(work: Awaitable[Any], told: Coroutine[Any, Any, Any]) -> bool:
+    """Whether `work` comes to its end; where `told` does before that, it is cancelled.
+
+    Raises what it raises. work: a task, where it is also wanted what it comes to.
     """
-    async with cancelled_at_last(told.wait()) as tasks:
+    async with cancelled_at_last(told) as tasks:
         working = asyncio.ensure_future(work)
         tasks.add(working)
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

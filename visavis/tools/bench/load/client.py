@@ -15,7 +15,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any, Self
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
 from visavis.serving.lifetime.collecting import Collecting
-from visavis.serving.lifetime.supervision import cancelled_at_last
+from visavis.serving.lifetime.supervision import cancelled_at_last, ends_unless
 from visavis.tools.bench.load.exchange import Exchange
 from visavis.tools.bench.load.guest import Deck, Guest, InLine, Notes, Questions, clips_of, watch
 from visavis.tools.bench.load.results import ClientReport
@@ -140,18 +140,8 @@ class Client:
             if not start:
                 return
             step = self._step(float(json.loads(start)["start_s"]), gateway)
-            if await self._unless_alone(step):
+            if await ends_unless(step, self._parent.line()):  # the parent's next line is its end
                 self._parent.tell("done", report=self._report.to_dict())
-
-    async def _unless_alone(self, work: Coroutine[Any, Any, None]) -> bool:
-        """Do the work; False, and it is cancelled, where the parent ends before."""
-        async with cancelled_at_last(self._parent.line()) as tasks:
-            working = asyncio.create_task(work)
-            tasks.add(working)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()
-            return working.done()
 
     async def _let_in(self, number: int, gateway: GatewayClient, stack: AsyncExitStack) -> None:
         notes, language = self.notes_of(number), self._orders.plan.language
