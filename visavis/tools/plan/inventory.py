@@ -45,10 +45,6 @@ class Inventory:
     nodes: tuple[Node, ...]
     currency: str = "USD"
 
-    @property
-    def priced(self) -> bool:
-        return any(node.price for node in self.nodes)
-
 
 @dataclass(frozen=True, slots=True)
 class Addition:

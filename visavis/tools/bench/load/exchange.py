@@ -69,13 +69,6 @@ class Exchange:
     def failed(self) -> bool:
         return self.outcome in FAILURES
 
-    @property
-    def talk_s(self) -> float:
-        """From the question's beginning to the answer's end."""
-        if self.asked_s is None or self.ended_s is None:
-            return 0.0
-        return self.ended_s - self.asked_s
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
