@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Protocol, TypeVar
 
 import grpc.aio
@@ -137,27 +138,39 @@ def main(
 
 
 async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str) -> None:
-    name = settings.section
-    label = settings.label or name
+    """What a service needs before it can be made, and what outlives it."""
+    label = settings.label or settings.section
     ending = _Ending(settings.drain_limit_s)
-    heartbeat, collecting = Heartbeat(), Collecting()
-    heartbeat.start()
-    bus = None
-    if settings.nats_url:
-        # Where all parts start together, the bus may be up a little later.
-        connecting = asyncio.create_task(connect_bus(settings, instance))
-        if not await _until_told(connecting, None, ending.told, label):
-            await heartbeat.stop()
+    async with AsyncExitStack() as at_last:
+        heartbeat = Heartbeat()
+        heartbeat.start()
+        at_last.push_async_callback(heartbeat.stop)
+        bus = None
+        if settings.nats_url:
+            # Where all parts start together, the bus may be up a little later.
+            connecting = asyncio.create_task(connect_bus(settings, instance))
+            if not await _until_told(connecting, None, ending.told, label):
+                return
+            bus = connecting.result()
+            at_last.push_async_callback(bus.close)
+        # Its constructor looks for them.
+        bringing = bring_shared(bus, settings.own_bundles, settings.model_dir)
+        if not await _until_told(bringing, bus, ending.told, label):
             return
-        bus = connecting.result()
-    # Its constructor looks for them.
-    bringing = bring_shared(bus, settings.own_bundles, settings.model_dir)
-    if not await _until_told(bringing, bus, ending.told, label):
-        if bus is not None:
-            await bus.close()
-        await heartbeat.stop()
-        return
-    service = service_factory(settings, bus, instance)
+        service = service_factory(settings, bus, instance)
+        await _live(service, settings, bus, instance, ending, heartbeat)
+
+
+async def _live(
+    service: Service,
+    settings: ServiceSettings,
+    bus: Bus | None,
+    instance: str,
+    ending: _Ending,
+    heartbeat: Heartbeat,
+) -> None:
+    """A service's life: it listens, loads, is found and used, drains, and is closed."""
+    name, collecting = settings.section, Collecting()
     health_servicer = health.aio.HealthServicer()
     own = settings
     if settings.takes_over:
@@ -173,7 +186,7 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
         bus, name, instance, service.admission, capacity=service.leases.capacity
     )
     try:
-        if not await _loaded(service, bus, ending.told, label):
+        if not await _loaded(service, bus, ending.told, settings.label):
             return
         await asyncio.to_thread(export_gpu, settings.device)
         metrics_port = _serve_metrics(own)
@@ -213,9 +226,6 @@ async def _serve(service_factory: ServiceFactory[S], settings: S, instance: str)
         await _set_health(health_servicer, grpc_names, serving=False)
         await ending.answered(servers, settings.grace_s)
         await service.close()
-        if bus is not None:
-            await bus.close()
-        await heartbeat.stop()
 
 
 async def connect_bus(settings: Settings, instance: str) -> Bus:
