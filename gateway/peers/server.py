@@ -20,7 +20,7 @@ from fastapi import FastAPI
 from gateway.edge.server import server_config
 from gateway.edge.tls import Tls
 from gateway.settings import GatewaySettings
-from visavis.serving.addresses import SHARES_PORTS, in_address
+from visavis.serving.addresses import SHARES_PORTS, bound, in_address
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.lifetime.collecting import Collecting
 from visavis.serving.lifetime.draining import Drain
@@ -64,29 +64,11 @@ def listen(settings: GatewaySettings) -> Listening:
 
 
 def _bound(host: str, port: int, *, shared: bool) -> list[socket.socket]:
-    """One socket for each address that `host` names, all on one port."""
-    bound: list[socket.socket] = []
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                one = socket.socket(family, kind, protocol)
-            except OSError:
-                continue  # an IPv6 address of a machine that has none
-            bound.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            chosen = port or (bound[0].getsockname()[1] if len(bound) > 1 else 0)
-            one.bind((address[0], chosen, *address[2:]))
+        return bound(host, port, [socket.SO_REUSEADDR, *([socket.SO_REUSEPORT] if shared else [])])
     except OSError as error:
-        for one in bound:
-            one.close()
         at = f"{in_address(host)}:{port}"
         raise VisavisError(f"port: cannot listen on {at}: {error.strerror}") from error
-    return bound
 
 
 def _reachable(host: str) -> str:

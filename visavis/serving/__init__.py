@@ -3,7 +3,7 @@
 - `settings`: what a service is told by flags, environment and a TOML file, in this order.
 - `runtime`: runs one service: load, warm, serve, drain.
 - `lifetime/`: from a process' first word to its last, and what runs beside its work.
-- `addresses`: under which addresses this machine is reached by others, and who shares a port.
+- `addresses`: under which addresses others reach this machine, and ports that it listens on.
 - `trust`: certificates: where our own lies, and which ones our clients believe.
 - `way_out`: by which proxy others' servers are reached.
 - `discovery`: who serves what where, by the NATS micro protocol.

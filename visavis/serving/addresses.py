@@ -1,10 +1,11 @@
-"""Under which addresses this machine is reached by others, and whether processes share a port."""
+"""Under which addresses others reach this machine, and the ports on which it listens there."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 import sys
+from collections.abc import Iterable
 
 import psutil
 
@@ -68,6 +69,36 @@ def told_to_others(host: str) -> str:
 def in_address(host: str) -> str:
     """`host` as it stands before a port, which it may have been given as."""
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def bound(host: str, port: int, options: Iterable[int]) -> list[socket.socket]:
+    """A TCP socket with these options for each address that `host` names, all on one port.
+
+    port: 0: any that is free. Raises OSError.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except UnicodeError:  # of a part that is empty, or longer than 63 characters
+        raise socket.gaierror(socket.EAI_NONAME, "no name that a machine can have") from None
+    sockets: list[socket.socket] = []
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(found):
+            try:
+                one = socket.socket(family, kind, protocol)
+            except OSError:
+                continue  # an IPv6 address of a machine that has none
+            sockets.append(one)
+            for option in options:
+                one.setsockopt(socket.SOL_SOCKET, option, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            chosen = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
+            one.bind((address[0], chosen, *address[2:]))
+    except OSError:
+        for one in sockets:
+            one.close()
+        raise
+    return sockets
 
 
 def _of_the_way_out(family: socket.AddressFamily) -> str:

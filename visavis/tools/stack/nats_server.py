@@ -16,7 +16,7 @@ from typing import Self
 
 import psutil
 
-from visavis.serving.addresses import SHARES_PORTS
+from visavis.serving.addresses import SHARES_PORTS, bound
 from visavis.serving.errors import BusError, VisavisError
 from visavis.tools.stack.process import Child, State
 from visavis.tools.stack.silence import Silence
@@ -61,7 +61,7 @@ def check_listening(host: str, port: int) -> None:
     """Raises CannotListenError where no server could now, on each address that `host` names."""
     try:
         # As servers do: a port of which old connections linger is free.
-        for one in _bound(host, port, socket.SO_REUSEADDR):
+        for one in bound(host, port, [socket.SO_REUSEADDR]):
             one.close()
     except OSError as error:
         raise CannotListenError(host, port, error) from error
@@ -74,33 +74,8 @@ def hold_port(host: str, port: int) -> list[socket.socket]:
     """
     if SHARES_PORTS:
         with contextlib.suppress(OSError):
-            return _bound(host, port, socket.SO_REUSEPORT)
+            return bound(host, port, [socket.SO_REUSEPORT])
     return []
-
-
-def _bound(host: str, port: int, option: int) -> list[socket.socket]:
-    """A socket for each address that `host` names. Raises OSError."""
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except UnicodeError:  # of a part that is empty, or longer than 63 characters
-        raise socket.gaierror(socket.EAI_NONAME, "no name that a machine can have") from None
-    bound: list[socket.socket] = []
-    try:
-        for family, kind, protocol, _, address in dict.fromkeys(found):
-            try:
-                one = socket.socket(family, kind, protocol)
-            except OSError:
-                continue  # IPv6 on a machine that has none: the gateway leaves it out, too
-            bound.append(one)
-            one.setsockopt(socket.SOL_SOCKET, option, 1)
-            if family == socket.AF_INET6:
-                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            one.bind(address)
-    except OSError:
-        for one in bound:
-            one.close()
-        raise
-    return bound
 
 
 class NatsProcess(Child):
