@@ -22,7 +22,10 @@ QUEUE_LIMIT = 500
 
 
 class Outbox(Generic[T]):
-    """A bounded queue whose reader iterates. Subclasses say what is lost when it is full."""
+    """A bounded queue whose reader iterates. Where he does not keep up the oldest are lost.
+
+    Subclasses may have it otherwise.
+    """
 
     def __init__(self, limit: int) -> None:
         self.dropped = 0
@@ -41,6 +44,13 @@ class Outbox(Generic[T]):
         self._ended = True
         self._arrived.set()
 
+    def tell(self, item: T) -> None:
+        """Add it, in place of the oldest if the queue is full."""
+        if self.full:
+            self._waiting.popleft()
+            self.dropped += 1
+        self._put(item)
+
     def _put(self, item: T) -> None:
         self._waiting.append(item)
         self._arrived.set()
@@ -58,17 +68,10 @@ class Outbox(Generic[T]):
 
 
 class Listener(Outbox[ServerEvent]):
-    """One client's events. The oldest are lost when it does not read."""
+    """One client's events."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
-
-    def tell(self, event: ServerEvent) -> None:
-        """Add an event, in place of the oldest if the queue is full."""
-        if self.full:
-            self._waiting.popleft()
-            self.dropped += 1
-        self._put(event)
 
 
 @dataclass(frozen=True, slots=True)

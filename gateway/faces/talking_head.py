@@ -57,7 +57,7 @@ class TalkingHeads(Blendshapes):
     def join(self) -> FaceViewer:
         viewer = super().join()
         if self._turn:
-            viewer.queue(_start(self._turn))
+            viewer.tell(_start(self._turn))
         return viewer
 
     def push(self, tick: Tick) -> None:
@@ -86,7 +86,7 @@ class TalkingHeads(Blendshapes):
             begins_ms = self._begins_ms.setdefault(viewer, piece.starts_ms)
             if begins_ms not in written:
                 written[begins_ms] = piece.message(self._turn, begins_ms)
-            viewer.queue(written[begins_ms])
+            viewer.tell(written[begins_ms])
 
     def cut(self, turn: int) -> None:
         """Have them fall silent."""

@@ -85,9 +85,9 @@ class SideBand(Outbox[Event]):
     def __init__(self) -> None:
         super().__init__(_MOST_ASIDE)
 
-    def tell(self, event: Event) -> None:
+    def tell(self, item: Event) -> None:
         """Add an event; where that is too much, nothing more comes."""
         if self.full:
             self.end()
         else:
-            self._put(event)
+            self._put(item)

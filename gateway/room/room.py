@@ -55,17 +55,10 @@ _OUTBOX = 200
 
 
 class RoomOutbox(Outbox[schemas.RoomEvent]):
-    """One program's events of a room. The oldest are lost when it does not read."""
+    """One program's events of a room."""
 
     def __init__(self) -> None:
         super().__init__(_OUTBOX)
-
-    def tell(self, event: schemas.RoomEvent) -> None:
-        """Add an event, in place of the oldest if the queue is full."""
-        if self.full:
-            self._waiting.popleft()
-            self.dropped += 1
-        self._put(event)
 
 
 class Allowance:

@@ -23,18 +23,16 @@ _TICKS_PER_MS = 90
 
 
 class FaceViewer(Outbox[bytes | str]):
-    """One client that draws. Where it does not keep up it loses what is oldest."""
+    """One client that draws."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_LIMIT)
 
-    def queue(self, message: bytes | str) -> None:
-        """Add what a tick has of poses."""
+    def tell(self, item: bytes | str) -> None:
+        """Add what a tick has of poses, in place of the oldest if the queue is full."""
         if self.full:
-            self._waiting.popleft()
-            self.dropped += 1
             metrics.viewer_drops.labels("websocket").inc()
-        self._put(message)
+        super().tell(item)
 
 
 class Blendshapes:
@@ -94,7 +92,7 @@ class Blendshapes:
     def _tell(self, messages: Sequence[bytes | str]) -> None:
         for message in messages:
             for viewer in self._viewers:
-                viewer.queue(message)
+                viewer.tell(message)
 
     def cut(self, turn: int) -> None:
         """Nothing: the next pose takes the place of all that are later."""

@@ -27,19 +27,17 @@ _SETTLED_SAMPLES = RATE_HZ // 5
 
 
 class SoundListener(Outbox[bytes]):
-    """One program that takes the sound. Where it does not keep up it loses what is oldest."""
+    """One program that takes the sound."""
 
     def __init__(self, rate_hz: int) -> None:
         super().__init__(QUEUE_LIMIT)
         self.rate_hz = rate_hz
 
-    def queue(self, message: bytes) -> None:
-        """Add the sound of a tick."""
+    def tell(self, item: bytes) -> None:
+        """Add the sound of a tick, in place of the oldest if the queue is full."""
         if self.full:
-            self._waiting.popleft()
-            self.dropped += 1
             metrics.viewer_drops.labels("websocket").inc()
-        self._put(message)
+        super().tell(item)
 
 
 class PlainSound:
@@ -100,7 +98,7 @@ class PlainSound:
             if rate_hz not in made:
                 made[rate_hz] = self._messages(rate_hz, tick)
             for message in made[rate_hz]:
-                listener.queue(message)
+                listener.tell(message)
 
     def cut(self, turn: int) -> None:
         """Nothing: it leaves as it is heard."""
