@@ -237,6 +237,21 @@ def save_avatar(avatar: Avatar, folder: Path, at_rest: NDArray[np.uint8] | None 
     at_rest: [size, size, 3] uint8 RGB, what lists show of it: the face as it is drawn at rest;
     None: the portrait as photographed.
     """
+    (folder / _ABOUT).write_text(_about(avatar), encoding="utf-8")
+    shown = avatar.portrait if at_rest is None else at_rest
+    (folder / _THUMBNAIL).write_bytes(jpeg(shown))
+    for file, pixels in (
+        (_PORTRAIT, avatar.portrait[..., ::-1]),
+        (_BACKGROUND, avatar.background[..., ::-1]),
+        (_MATTE, avatar.matte),
+    ):
+        _, content = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 9])
+        (folder / file).write_bytes(content.tobytes())
+    _save_mesh(avatar, folder / _MESH)
+
+
+def _about(avatar: Avatar) -> str:
+    """As TOML."""
     about = {
         "name": avatar.name,
         "licence": avatar.licence,
@@ -248,19 +263,13 @@ def save_avatar(avatar: Avatar, folder: Path, at_rest: NDArray[np.uint8] | None 
     # JSON strings and integers are valid TOML values.
     lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in about.items()]
     consent = avatar.consent.written() if avatar.consent is not None else ""
-    (folder / _ABOUT).write_text("\n".join([*lines, consent]), encoding="utf-8")
-    shown = avatar.portrait if at_rest is None else at_rest
-    (folder / _THUMBNAIL).write_bytes(jpeg(shown))
-    for file, pixels in (
-        (_PORTRAIT, avatar.portrait[..., ::-1]),
-        (_BACKGROUND, avatar.background[..., ::-1]),
-        (_MATTE, avatar.matte),
-    ):
-        _, content = cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 9])
-        (folder / file).write_bytes(content.tobytes())
+    return "\n".join([*lines, consent])
+
+
+def _save_mesh(avatar: Avatar, file: Path) -> None:
     mesh, frame = avatar.mesh, avatar.frame
     np.savez_compressed(
-        folder / _MESH,
+        file,
         source=mesh.source.astype(np.float32),
         depth=mesh.depth.astype(np.float32),
         weight=mesh.weight.astype(np.float32),

@@ -317,13 +317,17 @@ def verify_bundles(
     if shown:
         console.print(table)
     wrong = [item.name for item in shown if item.state is not State.READY]
+    _advise(console, catalog, wrong)
+    if wrong or problems:
+        raise typer.Exit(1)
+
+
+def _advise(console: Console, catalog: Catalog, wrong: Sequence[str]) -> None:
     if pulled := [name for name in wrong if catalog.manifest(name).is_pulled]:
         console.print(f"Mend it with `visavis models pull --repair {' '.join(pulled)}`.")
     for name in wrong:
         if (made := catalog.manifest(name).made) is not None:
             console.print(f"Make it again: `visavis bundle make {made.maker} --replace`.")
-    if wrong or problems:
-        raise typer.Exit(1)
 
 
 @models_app.command("licences")

@@ -411,29 +411,33 @@ def _notes_on(
             "leaves apart, is too low; what took its place counts as other work"
         )
     for step in done:
-        few = [f for f in JUDGED if (s := step.summaries.get(f)) is not None and s.count < _FEW]
-        if few:
-            notes.append(
-                f"at {step.sessions}: fewer than {_FEW} answers behind {', '.join(few)}: their "
-                "P95 is about the largest; a longer --duration-s tells more"
-            )
-        lag = step.client_lag
-        if lag is not None and lag.p95 > _LATE_CLIENT_S:
-            notes.append(
-                f"at {step.sessions}: the visitors' own processes were late by "
-                f"{1000 * lag.p95:.0f} ms (P95): times are too long by up to so much; "
-                "run them on another machine (--url), or fewer in a process"
-            )
-        elif lag is not None and lag.max > BUDGET_S and step.playout.underruns:
-            notes.append(
-                f"at {step.sessions}: the visitors' own processes were held up for up to "
-                f"{1000 * lag.max:.0f} ms, and players have {1000 * BUDGET_S:.0f} in reserve: what "
-                "came late to visitors may be theirs"
-            )
-        if step.others_share and step.others_share > _BUSY_SHARE:
-            notes.append(
-                f"at {step.sessions}: other work took {step.others_share:.0%} of the machine"
-            )
+        notes += _notes_on_step(step)
+    return notes
+
+
+def _notes_on_step(step: StepResult) -> list[str]:
+    notes = []
+    few = [f for f in JUDGED if (s := step.summaries.get(f)) is not None and s.count < _FEW]
+    if few:
+        notes.append(
+            f"at {step.sessions}: fewer than {_FEW} answers behind {', '.join(few)}: their "
+            "P95 is about the largest; a longer --duration-s tells more"
+        )
+    lag = step.client_lag
+    if lag is not None and lag.p95 > _LATE_CLIENT_S:
+        notes.append(
+            f"at {step.sessions}: the visitors' own processes were late by "
+            f"{1000 * lag.p95:.0f} ms (P95): times are too long by up to so much; "
+            "run them on another machine (--url), or fewer in a process"
+        )
+    elif lag is not None and lag.max > BUDGET_S and step.playout.underruns:
+        notes.append(
+            f"at {step.sessions}: the visitors' own processes were held up for up to "
+            f"{1000 * lag.max:.0f} ms, and players have {1000 * BUDGET_S:.0f} in reserve: what "
+            "came late to visitors may be theirs"
+        )
+    if step.others_share and step.others_share > _BUSY_SHARE:
+        notes.append(f"at {step.sessions}: other work took {step.others_share:.0%} of the machine")
     return notes
 
 

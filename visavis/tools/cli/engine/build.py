@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 import typer
+from rich.console import Console
 from rich.text import Text
 
 from visavis.bundles.compile.build_progress import Cancelled
@@ -194,6 +195,12 @@ def check(bundles: Sequence[str], choice: EngineChoice) -> None:
         # After Ctrl-C too: what was compiled until then is known.
         if checks:
             console.print(checks_table(checks, flavour_of(trt), target.name))
+    if _tell_troubles(console, checks, left_out) or not checks:
+        raise typer.Exit(1)
+
+
+def _tell_troubles(console: Console, checks: Sequence[Checked], left_out: Sequence[str]) -> int:
+    """What a table has no room for, under it; how many failed."""
     failures = [checked for checked in checks if checked.problem]
     for checked in failures:
         told = f"{checked.request} {checked.profile}".strip() + f": {checked.problem}"
@@ -206,8 +213,7 @@ def check(bundles: Sequence[str], choice: EngineChoice) -> None:
     console.print(
         Text(f"{len(checks) - len(failures)} compiled in {took_s:.0f} s, {len(failures)} failed")
     )
-    if failures or not checks:
-        raise typer.Exit(1)
+    return len(failures)
 
 
 def _requests(bundles: Sequence[str], choice: EngineChoice) -> tuple[list[PlanRequest], list[str]]:
