@@ -175,7 +175,6 @@ class Playout:
 
     def __init__(self) -> None:
         self.underruns = 0
-        self.overflows = 0
         self._now = ORIGIN_SAMPLES
         self._turn: _Turn | None = None
         self._epoch = 0
@@ -342,14 +341,11 @@ class Playout:
         turn.phase = _Phase.RESUMING
 
     def push_voice(self, number: int, pcm: NDArray[np.int16], *, last: bool = False) -> None:
-        """Voice that follows what came before. pcm: [N] int16 at 48 kHz."""
+        """Voice that follows what came before, unless too much waits. pcm: [N] int16 at 48 kHz."""
         turn = self._turn
         if turn is None or turn.number != number or turn.voice_complete:
             return
-        if turn.waiting_samples + len(pcm) > VOICE_LIMIT_SAMPLES:
-            self.overflows += 1
-            pcm = pcm[:0]
-        if len(pcm):
+        if len(pcm) and turn.waiting_samples + len(pcm) <= VOICE_LIMIT_SAMPLES:
             turn.voice.append(pcm)
             turn.waiting_samples += len(pcm)
         turn.voice_complete = last

@@ -35,7 +35,6 @@ class VoiceResampler:
     def __init__(self, sample_rate_hz: int, first: int = 0) -> None:
         """first: sample of the voice that it begins with."""
         self.sample_rate_hz = sample_rate_hz
-        self.missing_samples = 0
         self._expected = first
         self._stream = (
             None
@@ -54,7 +53,6 @@ class VoiceResampler:
         end = pts + len(pcm)
         hole = min(pts - self._expected, self.sample_rate_hz)
         if hole > 0:
-            self.missing_samples += hole
             pcm = np.concatenate([np.zeros(hole, np.int16), pcm])
         elif hole < 0:
             pcm = pcm[-hole:]

@@ -158,7 +158,7 @@ def test_a_hole_in_the_voice_becomes_silence() -> None:
     assert second.tolist() == [0] * 50 + [9] * 100
     again = resampler.resample(200, np.full(100, 5, np.int16))
     assert again.tolist() == [5] * 50
-    assert len(first) == 100 and resampler.missing_samples == 50
+    assert len(first) == 100
 
 
 def test_a_hole_without_end_is_cut() -> None:
