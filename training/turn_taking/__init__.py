@@ -9,4 +9,6 @@
 - `material/`: disjoint voices, texts, rooms and noises (`docs/turn-taking.md`)
 - `judgements`: what asr knows at every pause of labelled clips
 - `calibration`: what these are worth together, and what each wait would cost
+- `foresight`: how likely the words of unfinished speech are all of it
+- `listeners`, `listener_network`: a listener's short sounds told from others
 """

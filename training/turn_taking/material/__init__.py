@@ -4,4 +4,5 @@
 - `rooms`: simulated rooms, noises and short sounds that are no speech
 - `making`: the labelled clips of both halves
 - `over_answers`: what is said, coughed and knocked over an answer
+- `listener`: short words over an answer, to teach asr a listener's
 """
