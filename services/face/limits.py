@@ -6,7 +6,16 @@ Imports nothing of ours: such a process starts for every upload.
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+
+
+def environ() -> dict[str, str]:
+    """Of such a process: it is told no password, and a pool of threads would be address space that
+    the file cannot have.
+    """
+    told = {name: value for name, value in os.environ.items() if not name.startswith("VISAVIS_")}
+    return told | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 def take_no_more(cpu_s: int, memory_bytes: int) -> None:

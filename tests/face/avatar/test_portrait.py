@@ -11,7 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 from services.face.avatar import topology
-from services.face.avatar.making import decoding
 from services.face.avatar.making.decoding import (
     MAX_IMAGE_BYTES,
     Decoder,
@@ -116,7 +115,7 @@ async def test_a_system_that_bounds_no_memory_reads_pictures(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(AS_ON_MACOS)
     places = f"{tmp_path}:{Path(__file__).parents[3]}"
-    monkeypatch.setitem(decoding._ENVIRON, "PYTHONPATH", places)
+    monkeypatch.setenv("PYTHONPATH", places)
     read = await Decoder(10).decode(encoded(portrait()), Reading.COLOUR)
     assert read.ndim == 3
 

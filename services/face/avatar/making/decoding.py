@@ -9,7 +9,6 @@ import contextlib
 import io
 import logging
 import math
-import os
 import re
 import struct
 import sys
@@ -22,6 +21,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from services.face.limits import environ
 from visavis.serving.errors import InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ _JPEG_STANDALONE = frozenset(range(0xD0, 0xDA)) | {0x01}
 _JPEG_START_OF_SCAN, _JPEG_END = 0xDA, 0xD9
 # Within a scan 0xFF is followed by 0 or by a restart marker; anything else ends the scan.
 _JPEG_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
-# What opens a stranger's picture is told no password.
-_ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("VISAVIS_")}
 
 
 class Reading(IntEnum):
@@ -76,8 +74,7 @@ class Decoder:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
-            # A pool of threads would be address space that the picture cannot have.
-            env=_ENVIRON | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env=environ(),
         )
         try:
             async with asyncio.timeout(_WALL_FACTOR * self.limit_s):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ import cv2
 from services.face.engines.head.bundle import read_bundle, unpack_bundle
 from services.face.engines.head.framing import framed
 from services.face.engines.head.model import model_of
-from services.face.limits import take_no_more
+from services.face.limits import environ, take_no_more
 from visavis.serving.errors import InvalidInputError
 
 log = logging.getLogger(__name__)
@@ -30,8 +29,6 @@ _WALL_FACTOR = 4
 """Of a busy machine: so much longer than its work may the process take."""
 _REFUSED = 1
 _SIZE = 256
-# What opens a stranger's bundle is told no password.
-_ENVIRON = {name: value for name, value in os.environ.items() if not name.startswith("VISAVIS_")}
 
 
 def check(packed: bytes, limit_s: float) -> tuple[str, ...]:
@@ -53,7 +50,7 @@ def check(packed: bytes, limit_s: float) -> tuple[str, ...]:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=_WALL_FACTOR * limit,
-            env=_ENVIRON | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            env=environ(),
             check=False,
         )
     except subprocess.TimeoutExpired:
