@@ -33,7 +33,6 @@ _FORMATS = ("json", "text", "srt", "vtt", "verbose_json")
 _GRANULARITIES = ("segment", "word")
 _MOST_FIELDS = 64
 _LANGUAGE = re.compile(r"([A-Za-z]{2,3}([-_][A-Za-z0-9]{2,8})*)?")
-_UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 _FORM: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -159,8 +158,7 @@ async def _events(
     try:
         async with aclosing(utterances):
             async for heard in utterances:
-                space = "" if not text or heard.language in _UNSPACED else " "
-                delta = space + heard.text
+                delta = heard.behind(text)
                 text += delta
                 yield event({"type": "transcript.text.delta", "delta": delta})
     except VisavisError as error:

@@ -46,6 +46,7 @@ sound is sent.
 """
 _AGAIN_SHARE = 1 / 30
 """Of the sound's length."""
+_UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 _TEXT_CHARS = 1000
 """Of a text that a voice gets at once."""
 _ELSEWHERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -132,6 +133,10 @@ class Recognised:
     text: str
     language: str
     passages: tuple[Passage, ...]
+
+    def behind(self, text: str) -> str:
+        """Its text as it goes on behind `text`: after a space, where its language has them."""
+        return self.text if not text or self.language in _UNSPACED else f" {self.text}"
 
 
 class PlainCalls:

@@ -24,7 +24,6 @@ LONGEST_SOUND_S = 120.0
 LONGEST_TEXT = 100_000
 """Characters, as for the tts service."""
 LONGEST_QUESTION = 10_000
-_UNSPACED = ("zh", "ja", "th", "lo", "my", "yue")
 _CHUNK_SAMPLES = 4800
 _RATES_HZ = (8000, 48_000)
 _NAME = "visavis"
@@ -93,9 +92,9 @@ async def transcribed(
     async with aclosing(plain.hear(microphone.sound, language)) as utterances:
         async for heard in utterances:
             told = heard.language
-            space = "" if not text or told in _UNSPACED else " "
-            text += space + heard.text
-            yield Event("transcript-chunk", {"text": space + heard.text})
+            chunk = heard.behind(text)
+            text += chunk
+            yield Event("transcript-chunk", {"text": chunk})
     yield Event("transcript", {"text": text} | ({"language": told} if told else {}))
     yield Event("transcript-stop")
 
