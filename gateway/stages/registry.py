@@ -25,6 +25,7 @@ from visavis.serving.errors import (
 )
 from visavis.serving.lifetime.supervision import Keeper
 from visavis.serving.runtime import KEEPALIVE, MESSAGE_LIMITS
+from visavis.serving.settings import SERVICES
 from visavis.v1 import asr_pb2_grpc, control_pb2, face_pb2_grpc, llm_pb2_grpc, tts_pb2_grpc
 from visavis.wire.bus import Bus
 from visavis.wire.clock import MonotonicClock, clock_id
@@ -33,7 +34,6 @@ from visavis.wire.media import Stamp
 
 log = logging.getLogger(__name__)
 
-SERVICES = ("asr", "llm", "tts", "face")
 REFRESH_S = 2.0
 STATUS_TIMEOUT_S = 1.0
 GLANCE_S = 0.3

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gateway.api.choices import DrawnBy
-from gateway.stages.registry import SERVICES, ReplicaState, why_no_room
+from gateway.stages.registry import ReplicaState, why_no_room
 from visavis.serving.admission.prediction import ANSWER_FACTOR, share_of_allowed
 from visavis.serving.errors import AtCapacityError
+from visavis.serving.settings import SERVICES
 
 _ANSWERING = ("asr", "llm", "tts")
 """The stages between a question and the first sound of its answer."""

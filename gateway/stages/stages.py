@@ -24,7 +24,7 @@ from gateway.settings import GatewaySettings
 from gateway.stages.ears import Ears
 from gateway.stages.lease import LeaseListener, StageLease
 from gateway.stages.plain_calls import Wanted, generation
-from gateway.stages.registry import SERVICES, Registry
+from gateway.stages.registry import Registry
 from gateway.stages.room import NoRoomError
 from gateway.talk.actions import Action, Emit, Message, ResumeVoice
 from gateway.talk.conversation import Conversation
@@ -33,6 +33,7 @@ from gateway.talk.turn import Phase, Turn
 from gateway.tools.doing import ServerTools, offered
 from gateway.tools.offers import FREE, Call, ToolChoice, ToolOffer
 from visavis.serving.errors import AtCapacityError, OutdatedError, VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.v1 import asr_pb2, control_pb2, face_pb2, llm_pb2, tts_pb2
 from visavis.wire.clock import Clock
 from visavis.wire.levels import BEFORE, GOES_ON, SMALLER_PICTURES

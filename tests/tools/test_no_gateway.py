@@ -15,12 +15,12 @@ from gateway.api.access import _HOW_TO_SEND_IT as HOW
 from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.cli import running_gateway
 from visavis.tools.cli.main import main
 from visavis.tools.cli.running_gateway import gateway_at
 from visavis.tools.stack.control import announced
 from visavis.tools.stack.nats_server import free_port
-from visavis.tools.stack.supervisor import SERVICES
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,8 @@ from visavis.serving.authentication.access import Access, Certificates
 from visavis.serving.errors import SettingsError
 from visavis.wire.permissions import Login, User
 
-SECTIONS = ("asr", "llm", "tts", "face", "gateway")
+SERVICES = ("asr", "llm", "tts", "face")
+SECTIONS = (*SERVICES, "gateway")
 ENV_PREFIX = "VISAVIS_"
 
 S = TypeVar("S", bound="Settings")

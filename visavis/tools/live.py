@@ -14,9 +14,9 @@ from visavis.client import GatewayClient, GatewayError
 from visavis.client.errors import may_pass
 from visavis.client.session import again
 from visavis.serving.errors import VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.cli.running_gateway import ApiKey, gateway_at
 from visavis.tools.shown import output_console
-from visavis.tools.stack.supervisor import SERVICES
 
 live_app = typer.Typer(
     no_args_is_help=True,

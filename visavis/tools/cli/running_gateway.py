@@ -14,11 +14,12 @@ from rich.console import Console
 from visavis.client import GatewayClient
 from visavis.client.errors import NoGatewayError
 from visavis.serving.errors import VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.up import section_of, stack_arguments, token_key
 from visavis.tools.stack.control import starts_here
 from visavis.tools.stack.process import log_dir
-from visavis.tools.stack.supervisor import GATEWAY, SERVICES, Stack, StackOptions
+from visavis.tools.stack.supervisor import GATEWAY, Stack, StackOptions
 
 ApiKey: TypeAlias = Annotated[
     str,

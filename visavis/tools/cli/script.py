@@ -12,6 +12,7 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from visavis.client.errors import GatewayError
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.cli.models import pull_profile
 from visavis.tools.cli.running_gateway import ApiKey, gateway_at
 from visavis.tools.lecture import (
@@ -27,7 +28,6 @@ from visavis.tools.output import check_output, write_output
 from visavis.tools.shown import Progress, output_console
 from visavis.tools.stack.plain_service import plain_service
 from visavis.tools.stack.process import log_dir
-from visavis.tools.stack.supervisor import SERVICES
 
 _MAX_CHARACTERS = 1_000_000
 _SIZE_PIXELS = 512

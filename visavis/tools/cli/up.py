@@ -26,7 +26,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.errors import ModelStoreError, SettingsError, VisavisError
 from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import JsonFormatter
-from visavis.serving.settings import env_prefix, secret_in
+from visavis.serving.settings import SERVICES, env_prefix, secret_in
 from visavis.serving.trust import own_certificate
 from visavis.tools.cli.doctor_checks import Level, check_memory
 from visavis.tools.cli.models import chosen_bundles, pull_missing
@@ -51,7 +51,6 @@ from visavis.tools.stack.process import (
 from visavis.tools.stack.rolling import RollingRestart
 from visavis.tools.stack.supervisor import (
     GATEWAY,
-    SERVICES,
     Stack,
     StackOptions,
     check_log_dir,

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from visavis.serving.errors import InvalidInputError
-from visavis.serving.settings import ENV_PREFIX
+from visavis.serving.settings import ENV_PREFIX, SECTIONS
 from visavis.tools.plan.compose import environment, host_bytes, slots
 from visavis.tools.plan.inventory import GB, Node
 from visavis.tools.plan.placement import Plan
@@ -25,7 +25,6 @@ from visavis.tools.plan.prediction import SeatLoad
 MACHINE_LABEL = "visavis/machine"
 CONTEXT_TOKENS = 2048
 """What profiles count as a session of a language model; its own default."""
-_SERVICES = ("asr", "llm", "tts", "face", "gateway")
 _NAME = "app.kubernetes.io/name"
 _VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _MIB = 2**20
@@ -80,7 +79,7 @@ def labels(plan: Plan) -> Iterator[str]:
 def _machines(plan: Plan) -> list[int]:
     """Machines with something to do besides the bus, which Kubernetes places."""
     nodes = range(len(plan.scene.inventory.nodes))
-    return [n for n in nodes if any(_loads(plan, n, service) for service in _SERVICES)]
+    return [n for n in nodes if any(_loads(plan, n, service) for service in SECTIONS)]
 
 
 def _loads(plan: Plan, node: int, service: str) -> list[SeatLoad]:
@@ -162,13 +161,13 @@ def _kustomization(resources: Sequence[str]) -> dict[str, Any]:
 
 def _left_out(plan: Plan, node: int, *, first: bool, alone: bool) -> Iterator[dict[str, Any]]:
     """What of the base has no place on this machine, and what a plan's numbers replace."""
-    here = [service for service in _SERVICES if _loads(plan, node, service)]
+    here = [service for service in SECTIONS if _loads(plan, node, service)]
     if not first:
         yield _delete(labelSelector=f"{_NAME} notin ({', '.join(here)})")
         return
     # So many are planned: nobody adds or takes away.
     yield _delete(kind="ScaledObject")
-    if gone := "|".join(service for service in _SERVICES if service not in here):
+    if gone := "|".join(service for service in SECTIONS if service not in here):
         yield _delete(kind="Deployment", name=gone)
     if alone:
         # Any disk will do that one node has.
@@ -189,7 +188,7 @@ def _patches(plan: Plan, node: int, *, alone: bool) -> Files:
     """By service, what this machine's Deployment of it says otherwise than the base's."""
     return {
         service: _deployment(plan, service, loads, alone=alone)
-        for service in _SERVICES
+        for service in SECTIONS
         if (loads := _loads(plan, node, service))
     }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from visavis.serving.errors import InvalidInputError
-from visavis.tools.bench.simulate.plan import STAGES
+from visavis.serving.settings import SERVICES as STAGES
 
 SERVICES = (*STAGES, "gateway", "nats")
 ESTIMATE = "_estimate"

@@ -30,7 +30,7 @@ from visavis.serving.discovery import Replica, discover
 from visavis.serving.errors import BusError, VisavisError
 from visavis.serving.lifetime.starting import on_starting
 from visavis.serving.lifetime.supervision import Keeper, end_tasks
-from visavis.serving.settings import ENV_PREFIX
+from visavis.serving.settings import ENV_PREFIX, SERVICES
 from visavis.tools.stack.keys import (
     USERS_FILE,
     Keys,
@@ -49,7 +49,6 @@ from visavis.wire.permissions import BUCKETS, RECORDS, User, users_config
 
 log = logging.getLogger(__name__)
 
-SERVICES = ("asr", "llm", "tts", "face")
 GATEWAY = "gateway"
 _OWN_KEY = ("TOKEN_KEY", "TOKEN_KEY_FILE")
 _POLL_S = 0.1

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import InvalidInputError, VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.benchmark import (
     DEFAULT_URL,
     Benchmark,
@@ -57,7 +58,6 @@ from visavis.tools.cli.running_gateway import ApiKey
 from visavis.tools.cli.up import Replicas, replica_counts
 from visavis.tools.output import check_output, write_json, write_output
 from visavis.tools.stack.process import log_dir
-from visavis.tools.stack.supervisor import SERVICES
 
 AUTO = "auto"
 LIMITS = Limits()

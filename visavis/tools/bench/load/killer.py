@@ -18,9 +18,10 @@ from visavis.client import GatewayClient
 from visavis.client.session import again
 from visavis.serving.addresses import is_loopback, machine_addresses
 from visavis.serving.errors import InvalidInputError
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.figures.processes import find_named_processes
 from visavis.tools.bench.load.results import Kill
-from visavis.tools.stack.supervisor import GATEWAY, SERVICES
+from visavis.tools.stack.supervisor import GATEWAY
 from visavis.wire.clock import Clock
 
 NATS = "nats"

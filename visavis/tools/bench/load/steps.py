@@ -16,6 +16,7 @@ from pathlib import Path
 from visavis.client import GatewayClient
 from visavis.client.session import again
 from visavis.serving.admission.probes import MachineTime
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.figures.counters import Scraper, rise
 from visavis.tools.bench.figures.processes import Processes, share_of_others
 from visavis.tools.bench.load.client import Orders
@@ -30,7 +31,6 @@ from visavis.tools.bench.load.results import (
     sum_up,
 )
 from visavis.tools.bench.load.schedule import LoadPlan
-from visavis.tools.stack.supervisor import SERVICES
 from visavis.wire.clock import MonotonicClock
 
 # From the word to begin to the run's start: every process has read it by then.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.figures.report import Summary
 from visavis.tools.bench.load.pages import late_pictures
-from visavis.tools.bench.simulate.plan import STAGES
 from visavis.tools.bench.simulate.results import (
     NATS_MOST_CONNECTIONS,
     CarriedOn,
@@ -83,7 +83,7 @@ def devices_table(steps: Sequence[SimulatedStep]) -> Table:
     """How the devices were occupied."""
     title = "Simulated devices: occupied, steps a second (all replicas), requests in a run"
     table = _columns(title, steps)
-    for stage in STAGES:
+    for stage in SERVICES:
         devices = [step.devices[stage] for step in steps]
         cells = [f"{d.share:.0%}  {d.steps_per_s:.1f}/s  {d.mean_batch:.2f}" for d in devices]
         table.add_row(stage, *cells)

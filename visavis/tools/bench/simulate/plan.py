@@ -6,8 +6,6 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Self
 
-STAGES = ("asr", "llm", "tts", "face")
-
 
 @dataclass(frozen=True, slots=True)
 class StageTimes:

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.figures.counters import bucket_quantile, rise
 from visavis.tools.bench.load.results import StepResult
 from visavis.tools.bench.simulate.heard import Heard, judge_heard
-from visavis.tools.bench.simulate.plan import STAGES, SimulationPlan
+from visavis.tools.bench.simulate.plan import SimulationPlan
 
 LATE_LIMIT_S = 0.002
 """P95 of how late devices, visitors and the gateway's tick may be, in simulated time: an answer is
@@ -164,7 +165,7 @@ def summed_up(
         plan,
         replicas,
         load,
-        {stage: _occupancy(grown, stage, replicas, length_s) for stage in STAGES},
+        {stage: _occupancy(grown, stage, replicas, length_s) for stage in SERVICES},
         bus,
         dict(after.files),
         dict(empty.files),
@@ -297,7 +298,7 @@ def carried_on(step: SimulatedStep, sessions: int = SESSIONS) -> CarriedOn | Non
     own_files = step.empty_files.get(_GATEWAY, 0)
     files_each = (step.files.get(_GATEWAY, 0) - own_files) / here
     bus = step.bus
-    replicas = times * len(STAGES) * step.replicas
+    replicas = times * len(SERVICES) * step.replicas
     return CarriedOn(
         here,
         sessions,

@@ -15,12 +15,13 @@ import httpx
 
 from visavis.client import GatewayClient
 from visavis.serving.errors import VisavisError
+from visavis.serving.settings import SERVICES
 from visavis.tools.bench.figures.counters import Scraper
 from visavis.tools.bench.figures.processes import find_named_processes
 from visavis.tools.bench.load.schedule import LoadPlan
 from visavis.tools.bench.load.steps import LoadBench, stack_flags
 from visavis.tools.bench.simulate.dilation import DilatedEventLoop
-from visavis.tools.bench.simulate.plan import STAGES, SimulationPlan
+from visavis.tools.bench.simulate.plan import SimulationPlan
 from visavis.tools.bench.simulate.results import Reading, SimulatedStep, summed_up
 from visavis.tools.stack.supervisor import GATEWAY, Stack, StackOptions
 from visavis.wire.clock import MonotonicClock, dilate
@@ -89,8 +90,8 @@ class Simulation:
         return StackOptions(
             log_dir=self._log_dir,
             arguments=arguments,
-            replicas={stage: plan.replicas for stage in STAGES},
-            programs={name: ["simulation", name, line] for name in (*STAGES, GATEWAY)},
+            replicas={stage: plan.replicas for stage in SERVICES},
+            programs={name: ["simulation", name, line] for name in (*SERVICES, GATEWAY)},
             monitored=True,
         )
 
