@@ -22,6 +22,8 @@ LOWER_LIP_ROWS = (
     (62, 96, 89, 179, 86, 15, 316, 403, 319, 325, 292),
     LOWER_INNER_LIP,
 )
+LIPS = (*UPPER_LIP_ROWS[1][3:8], *LOWER_LIP_ROWS[1][3:8])
+"""On the red of both, away from the corners."""
 
 RIGHT_UPPER_LID = (33, 246, 161, 160, 159, 158, 157, 173, 133)
 """From the outer corner to the inner, as every eye row below."""

@@ -23,7 +23,6 @@ from services.face.draw.mouth import seen_teeth, teeth_texture
 _DEFAULT_IVORY = (228.0, 216.0, 196.0)
 _OPENING = (*topology.UPPER_INNER_LIP, *topology.LOWER_INNER_LIP[-2:0:-1])
 """Outline of what lies between the lips."""
-_LIPS = (*topology.UPPER_LIP_ROWS[1][3:8], *topology.LOWER_LIP_ROWS[1][3:8])
 _CHEEKS = (50, 280, 205, 425, 36, 266, 101, 330)
 _OPEN_GAP = 0.03
 """Lips further apart than this, in eye distances, may show what is between them."""
@@ -153,7 +152,7 @@ def _seam(rgb: NDArray[np.uint8], points: NDArray[np.floating], frame: HeadFrame
 
 def _lip_colour(rgb: NDArray[np.uint8], points: NDArray[np.floating]) -> NDArray[np.float64]:
     """Median [3], RGB 0..255."""
-    x, y = np.clip(np.round(points[list(_LIPS), :2]).astype(int), 0, len(rgb) - 1).T
+    x, y = np.clip(np.round(points[list(topology.LIPS), :2]).astype(int), 0, len(rgb) - 1).T
     return np.asarray(np.median(rgb[y, x].astype(np.float64), axis=0))
 
 

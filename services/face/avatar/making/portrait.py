@@ -38,7 +38,6 @@ _DARKEST = 30.0
 """Brightness of cheeks and forehead, of 255, below which noise is more than the face."""
 _SHUT_EYES = 0.05
 """Height between the lids, eye distances; narrow eyes that look at the camera have 0.06."""
-_LIPS = (*topology.UPPER_LIP_ROWS[1][3:8], *topology.LOWER_LIP_ROWS[1][3:8])
 _AROUND_LIPS = (199, 200, 201, 421, 194, 418, 182, 406, 83, 313, 18, 43, 273, 57, 287)
 _UPPER_FACE = (50, 280, 101, 330, 118, 347, 9, 151, 108, 337, 36, 266)
 _ONE_COLOUR, _LINE, _OTHER_CLOTH = 3.0, 9.0, 12.0
@@ -321,7 +320,7 @@ def _covered(rgb: NDArray[np.uint8], flat: NDArray[np.float64], frame: HeadFrame
     def colour(vertices: Sequence[int]) -> NDArray[np.float64]:
         return np.asarray(np.median(_at(lab, flat[list(vertices)]), axis=0))
 
-    lips, around, above = colour(_LIPS), colour(_AROUND_LIPS), colour(_UPPER_FACE)
+    lips, around, above = colour(topology.LIPS), colour(_AROUND_LIPS), colour(_UPPER_FACE)
     if float(np.linalg.norm(lips - around)) >= _ONE_COLOUR:
         return False
     middle = (
