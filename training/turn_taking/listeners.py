@@ -14,7 +14,6 @@ printed; the half *test* is never opened. `--unseen FILE` leaves out every text 
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -41,6 +40,7 @@ from training.turn_taking.material.listener import Said, load
 from training.turn_taking.material.rooms import in_room
 from training.turn_taking.sounds import SAMPLE_RATE_HZ
 from visavis.bundles.store import bundle_path
+from visavis.bundles.store.catalogue import cache_root
 from visavis.engine.onnxruntime import OnnxRuntimeEngine
 from visavis.tools.bench.visitor.clips import read_mono
 
@@ -58,7 +58,7 @@ Sound = NDArray[np.float32]
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
+    cache = cache_root() / "visavis" / "bench"
     options.add_argument("--material", type=Path, default=cache / "turn_taking")
     options.add_argument("--out", type=Path, default=WEIGHTS_PATH)
     options.add_argument("--languages", nargs="+", choices=list(_EARS), default=list(_EARS))

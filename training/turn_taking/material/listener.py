@@ -11,7 +11,6 @@ English one.
 from __future__ import annotations
 
 import argparse
-import os
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from gateway.talk.words import MANDARIN_ASSENTS, words_of
 from training.turn_taking.material.making import SPEAKERS, TEXTS
 from training.turn_taking.material.voices import Speakers
+from visavis.bundles.store.catalogue import cache_root
 
 LISTENER_TEXTS = Path(__file__).with_name("listener.toml")
 _BABBLE_IDS = range(29, 900, 97)
@@ -110,7 +110,7 @@ def _is_held_out(words: list[str], language: str, held_out: set[tuple[str, ...]]
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     options.add_argument("--languages", nargs="+", choices=("en", "zh"), default=("en", "zh"))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
+    cache = cache_root() / "visavis" / "bench"
     options.add_argument("--out", type=Path, default=cache / "turn_taking" / "listener")
     chosen = options.parse_args()
     chosen.out.mkdir(parents=True, exist_ok=True)

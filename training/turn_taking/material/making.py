@@ -10,7 +10,6 @@ other. Each clip has a room, a noise that goes on behind it, a breath or a soft 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import re
 import shutil
@@ -29,6 +28,7 @@ from training.turn_taking.material import over_answers
 from training.turn_taking.material.rooms import breath, in_room, noise_of
 from training.turn_taking.material.voices import Speakers, going_on
 from training.turn_taking.sounds import SAMPLE_RATE_HZ, Spoken, joined, natural_pauses
+from visavis.bundles.store.catalogue import cache_root
 from visavis.tools.bench.turns import TurnClip, load_turn_clips, write_labels
 
 HALVES = ("tune", "test")
@@ -96,7 +96,7 @@ class Surroundings:
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "visavis" / "bench"
+    cache = cache_root() / "visavis" / "bench"
     options.add_argument("--out", type=Path, default=cache / "turn_taking")
     names = ("turns", "words", "over", "confirm", "noise")
     options.add_argument("--only", choices=names, default="")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 import shutil
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from visavis.bundles.store.catalogue import cache_root
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.questions import Line, chosen_clips, ready_set, speak, write_clip
 from visavis.tools.bench.visitor.clips import (
@@ -224,8 +224,7 @@ def ready_held_out(profile: str, console: Console) -> Path:
     """The folder of the set, spoken first where it is not there: then its voices are pulled."""
     content = json.dumps([_VERSION, _LEAD_S, _TAIL_S, [asdict(line) for line in held_out_lines()]])
     key = hashlib.sha256(content.encode()).hexdigest()[:10]
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(cache).expanduser() / "visavis" / "bench" / f"held-out-{key}"
+    folder = cache_root() / "visavis" / "bench" / f"held-out-{key}"
     if not folder.is_dir():
         pull_profile(profile, console)
         pull_missing([BUNDLE], console)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import shutil
 import wave
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 
+from visavis.bundles.store.catalogue import cache_root
 from visavis.serving.errors import InvalidInputError
 from visavis.tools.bench.benchmark import Profile
 from visavis.tools.bench.visitor.clips import (
@@ -155,8 +155,7 @@ def set_folder(name: str, profile: str) -> Path:
     """Where a set lies, made or not; another one whenever its sound would differ."""
     content = json.dumps([_VERSION, profile, _LEAD_S, [asdict(line) for line in SETS[name]]])
     key = hashlib.sha256(content.encode()).hexdigest()[:10]
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache).expanduser() / "visavis" / "bench" / f"{name}-{profile}-{key}"
+    return cache_root() / "visavis" / "bench" / f"{name}-{profile}-{key}"
 
 
 async def make_set(
