@@ -25,8 +25,6 @@ def cache_root() -> Path:
         return Path(given).expanduser()
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local"))
     return Path.home() / ".cache"
 
 

@@ -7,7 +7,6 @@ the name of the call that failed; they become CudaError.
 from __future__ import annotations
 
 import ctypes
-import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -80,7 +79,7 @@ def _uuid(index: int) -> str:
     """PyCUDA does not tell it, so the driver that it has loaded is asked; "" where it will not."""
     device, raw = ctypes.c_int(), (ctypes.c_uint8 * 16)()
     try:
-        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        library = ctypes.CDLL("libcuda.so.1")
         found = library.cuDeviceGet(ctypes.byref(device), index) == 0
         found = found and library.cuDeviceGetUuid(raw, device) == 0
     except (OSError, AttributeError):

@@ -6,7 +6,6 @@ The edge: processes, HTTP, clocks. What came of it is judged in `results`.
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,9 +122,7 @@ class Observer:
         return {name: float(told[name]) for name in _BUS_FIGURES}
 
     def _files(self) -> dict[str, int]:
-        """Open files of each process, by name. Empty where the system does not tell."""
-        if sys.platform == "win32":
-            return {}
+        """Open files of each process, by name."""
         found = {}
         for child in self._stack.processes:
             if child.runs():
