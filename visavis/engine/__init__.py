@@ -5,7 +5,6 @@ Backends are imported only when asked for, so that a host without a GPU never im
 `base`: what every engine is: named tensors in, named tensors out.
 `batching`: how many requests share a run, by what runs were measured to take.
 `queueing`: which request goes next, and which go along.
-`lane_load`: how long requests have taken a lane, and how busy it was.
 `rows`: networks that several share run by run.
 `in_hand`: what a lane works on, for an engine that computes elsewhere.
 `lane`: one thread in front of engine work: callers ask and await.

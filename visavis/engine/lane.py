@@ -18,7 +18,6 @@ from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from visavis.engine.batching import RunCurve, Sharing, run_size
 from visavis.engine.in_hand import InHand, in_hand, taken_in
-from visavis.engine.lane_load import LaneLoad
 from visavis.engine.queueing import DeadlineQueue, Urgency, Waiting
 from visavis.engine.rows import RowAsk, RowNetwork, step_of
 from visavis.engine.tensorrt import profiling
@@ -107,23 +106,11 @@ class EngineLane:
         self._closed = False
         self._here = False
         """An event loop does a run itself."""
-        self._load = LaneLoad()
         self._networks: dict[RowNetwork, SharedRuns[Any, Any]] = {}
         self._queue_seconds = metrics.engine_queue_seconds.labels(name)
         self._batch_rows = metrics.engine_batch_rows.labels(name)
         self._batch_gain = metrics.engine_batch_gain.labels(name)
         metrics.engine_queue_depth.labels(name).set_function(self._queue.__len__)
-
-    def service_s(self, priority: int | None = None) -> float | None:
-        """How long the thread has lately worked for a request, of one class or of any: what nine in
-        ten took at most. None: nothing was asked lately."""
-        with self._changed:
-            return self._load.service_s(self._clock.now(), priority)
-
-    def busy_share(self) -> float:
-        """Of the last seconds, the share in which the thread was at work, 0 to 1."""
-        with self._changed:
-            return self._load.busy_share(self._clock.now())
 
     async def run(self, work: Callable[[*Ts], T], *args: *Ts, urgency: Urgency = _AT_ONCE) -> T:
         """Result of work(*args), or what it raises. Cancelled, it is not begun any more.
@@ -290,7 +277,7 @@ class EngineLane:
         fine = _work_off(run, _Asked.tell_here)
         with self._changed:
             self._here = False
-            self._note(run[0].urgency, sharing, size, longest, began_s, fine)
+            self._note(sharing, size, longest, began_s, fine)
             if len(self._queue):
                 self._begin_serving()
             self._changed.notify_all()
@@ -365,20 +352,13 @@ class EngineLane:
         longest = max(place.length for place in run)
         with self._changed:
             self._queue.finished(run, self._clock.now() - began_s)
-            self._note(run[0].urgency, run[0].sharing, len(run), longest, began_s, fine)
+            self._note(run[0].sharing, len(run), longest, began_s, fine)
 
     def _note(
-        self,
-        urgency: Urgency,
-        sharing: Sharing,
-        rows: int,
-        longest: float,
-        began_s: float,
-        fine: bool,
+        self, sharing: Sharing, rows: int, longest: float, began_s: float, fine: bool
     ) -> None:
         """How long a run of so many requests has taken, by now."""
         ended_s = self._clock.now()
-        self._load.note(urgency.priority, rows, began_s, ended_s)
         if sharing.largest == 1:
             return
         if fine:
