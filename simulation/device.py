@@ -95,10 +95,6 @@ class VirtualDevice:
         """When the present run ends; None: there is none."""
         return self._until_s if self._running else None
 
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
     def ask(self, kind: str, step_s: float, now_s: float, *, steps: int = 1) -> int:
         """A ticket for `steps` steps, each of `step_s` alone on the device.
 

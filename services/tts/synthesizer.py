@@ -361,10 +361,6 @@ class Synthesizer:
         engines = self._engines.get(bundle)
         return joined_state(engine.state for engine in engines) if engines else None
 
-    @property
-    def languages(self) -> tuple[str, ...]:
-        return tuple(self._voices)
-
     def answer(self, options: SpeechOptions, spoken: Spoken | None = None) -> Answer:
         """Speech of a new turn, or of what is left of one. Raises InvalidInputError or
         UnknownNameError.

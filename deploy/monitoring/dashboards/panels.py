@@ -6,7 +6,6 @@ The boards themselves are tables of these values and know nothing of Grafana's S
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -76,11 +75,6 @@ class Board:
     title: str
     help: str
     rows: tuple[Row, ...]
-
-    def panels(self) -> Iterator[Panel]:
-        """All of them, in reading order."""
-        for row in self.rows:
-            yield from row.panels
 
     def json(self) -> str:
         """As Grafana reads it."""

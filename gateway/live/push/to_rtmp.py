@@ -45,11 +45,6 @@ class RtmpPush:
         with self._judged():
             self._publisher = await RtmpPublisher.open(self._address, tls)
 
-    @property
-    def waiting_bytes(self) -> int:
-        """What waits for the network."""
-        return 0 if self._publisher is None else self._publisher.waiting_bytes
-
     def push(self, live: LiveTick) -> None:
         """Send what leaves in this tick; never waits."""
         publisher = self._publisher

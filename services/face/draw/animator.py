@@ -151,11 +151,6 @@ class Animator:
         self._draw_s: deque[float] = deque([0.0], maxlen=_SLOW_FRAMES)
 
     @property
-    def turn(self) -> int:
-        """The turn being spoken; 0 while idle."""
-        return self._turn.number if self._turn else 0
-
-    @property
     def attends(self) -> bool:
         """Whether somebody speaks to it, waits for an answer, or is answered."""
         turn = self._turn

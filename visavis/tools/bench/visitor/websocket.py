@@ -40,7 +40,6 @@ class FragmentReader:
 
     def __init__(self, *, listens: bool = True) -> None:
         self._listens = listens
-        self._track = 0
         self._sound_tracks: dict[int, tuple[av.AudioCodecContext, int]] = {}
         self._scales: dict[int, int] = {}
 
