@@ -17,6 +17,8 @@ _MAY_OPEN = re.compile(r"`{1,3}\Z|`{3,9}[^\n`]{1,120}\Z")
 _LAST_FENCE = re.compile(r"`{3,9}[ \t]{0,9}[\w+#.-]{0,32}[ \t]{0,9}\Z")
 # A line of a table; and what, where a line begins, may yet become one or a fence.
 _ROW = re.compile(r"\s{0,99}(\|[^\n]{0,1000}\|)[ \t]{0,9}\n")
+# Of one that has begun, a row is a row without its last mark, too.
+_NEXT_ROW = re.compile(r"\s{0,99}(\|[^\n]{0,1000}?)[ \t]{0,9}\n")
 _UNDECIDED = re.compile(r"\s{0,99}(?:\|[^\n]{0,1000}|`{1,2}|`{3,9}[^\n`]{0,120})?\Z")
 TABLE = "markdown"
 """What a table is written in."""
@@ -68,7 +70,7 @@ class Blocks:
             left = self._held
             if self._language is not None:
                 yield from self._code(self._language, final=final)
-            elif self._line_start and (row := _ROW.match(self._held)):
+            elif self._line_start and (row := self._a_row.match(self._held)):
                 yield self._row(row)
             elif not self._line_start or final or not _UNDECIDED.match(self._held):
                 yield self._said(final=final)
@@ -82,6 +84,10 @@ class Blocks:
         self._held = rest
         if code:
             yield Shown(self._block, language, code)
+
+    @property
+    def _a_row(self) -> re.Pattern[str]:
+        return _NEXT_ROW if self._in_table else _ROW
 
     def _row(self, row: re.Match[str]) -> Shown:
         self._block += not self._in_table

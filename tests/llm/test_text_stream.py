@@ -214,6 +214,10 @@ def test_formulas_are_written_in_signs(written: str, signs: str | None) -> None:
                 (2, "markdown", "| c |\n| 3 |\n"),
             ],
         ),
+        (
+            "| a | b |\n|---|---|\n| 1 | 2\n| 3 | 4 |\nx\n| y\n",
+            [(1, "markdown", "| a | b |\n|---|---|\n| 1 | 2\n| 3 | 4 |\n"), "x\n| y\n"],
+        ),
         ("Sure! ```c++ title\nint x;\n```and", ["Sure! ", (1, "c++", "int x;\n"), "and"]),
         ("```sh\nls", [(1, "sh", "ls")]),  # the answer was as long as it may be
         ("|x| is `a` or ```b``` ok ```", ["|x| is `a` or ```b``` ok "]),
