@@ -7,6 +7,7 @@ import unicodedata
 from typing import NamedTuple
 
 _END = re.compile(r"[.!?。！？；\n]+[\"'”’)）]*\s*")
+_ITEM = re.compile(r"\w[\"'”’)）]*[ \t]*\n\s*\Z")
 # Points that end no sentence whatever follows, and those that end one before a capital letter.
 _NEVER_ENDS = re.compile(r"(?<!\w)(?:[A-Z]|Dr|Mr|Mrs|Ms|Prof|St|Mt|No|vs|approx|e\.g|i\.e)\.$")
 _MAY_END = re.compile(r"(?<!\w)(?:[a-z]|etc|Inc|Ltd|Co|Corp|Jr|Sr|Ave|Rd)\.$")
@@ -31,8 +32,9 @@ class LoopGuard:
     """Passes text through; `looping` turns True when it repeats, and what repeats is dropped.
 
     A sentence that begins like an earlier one is held back until it differs, so
-    a repeated sentence is never heard; all other text passes at once. Within a
-    sentence, a phrase said four times in a row ends the answer.
+    a repeated sentence is never heard, nor an item of a list twice in a row; all
+    other text passes at once. Within a sentence, a phrase said four times in a row
+    ends the answer.
 
     spoken: False for what is read: code, tables and songs have lines that come again. It ends once
     a phrase has come so often that nothing else will.
@@ -43,6 +45,7 @@ class LoopGuard:
         self._spoken = spoken
         self._rounds = _SPOKEN_ROUNDS if spoken else _READ_ROUNDS
         self._said: set[str] = set()
+        self._item = ""  # the line before, where that is one of a list
         self._sentence = ""  # the sentence at work, as far as it is known
         self._passed = 0  # characters of it that were let through
         self._tail = ""
@@ -76,9 +79,10 @@ class LoopGuard:
         held = sentence[self._passed :]
         self._sentence = self._sentence[len(sentence) :]
         self._passed = 0
-        if key in self._said:
+        if key in self._said or (key and key == self._item):
             self.looping = True
             return ""
+        self._item = key if _ITEM.search(sentence) else ""
         if _is_long(key):
             self._said.add(key)
         return held
@@ -87,7 +91,7 @@ class LoopGuard:
         if _key(beginning[: self._passed]):
             return False  # A part of it is out already: it cannot be dropped whole.
         key = _key(beginning)
-        return bool(key) and any(said.startswith(key) for said in self._said)
+        return bool(key) and any(said.startswith(key) for said in (self._item, *self._said))
 
     def _watch(self, text: str) -> None:
         if text:

@@ -14,6 +14,7 @@ def test_ordinary_text_passes_unchanged() -> None:
         "Pi is 3.14159. E is 2.71828, Dr. Who said.",
         "法国的首都是巴黎。西班牙的首都是马德里。好。好。",
         "It was dark; it was cold; it was late.",
+        "So:\nOil\nOil and salt\nYes.\nYes.\nNo",
         "It opens from 9 a.m. to 5 p.m. on Mondays. It opens from 9 a.m. to 1 p.m. on Sundays.",
         "A ticket for adults costs $10.50. A ticket for adults costs $10.20 online.",
         "Please write to www.a.com for it. Please write to www.b.com for the rest.",
@@ -34,6 +35,7 @@ def test_a_sentence_is_never_heard_twice() -> None:
         ("I am glad to be here! I AM glad, to be here.", "I am glad to be here! "),
         ("It opens at 9 a.m. It opens at 9 a.m. It", "It opens at 9 a.m. "),
         ("法国的首都是巴黎。法国的首都是巴黎。法国", "法国的首都是巴黎。"),
+        ("You need:\nOil\nSalt\nOil\nOil\nOil", "You need:\nOil\nSalt\nOil\n"),
     ):
         for size in (1, 4, 1000):
             assert run(text, size) == (heard, True)
