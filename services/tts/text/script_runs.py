@@ -47,6 +47,12 @@ _TIMES = re.compile(
 _DOT = re.compile(r"(?<=[a-z\d)])\s?·\s?(?=[a-z\d(])")
 # An address that is told beside words, which are enough to hear.
 _BESIDE = re.compile(r"(?<=\w)\s?[(（](?:https?://|www\.|[\w.+-]+@)[^\s()（）]+[)）]")
+# How Chinese characters are said, which they are.
+_PINYIN = re.compile(
+    r"(?<=[\u4e00-\u9fff])([\"”」』》]?)\s?[(（](?=[^()（）]*[āáǎàēéěèīíǐìōóǒòūúǔùǖǘǚǜ])"
+    r"[a-zāáǎàēéěèīíǐìōóǒòūúǔùǖǘǚǜü'’ ,-]{1,80}[)）]",
+    re.IGNORECASE,
+)
 _SIZE = re.compile(r"(?<![\w|])\|([^\s|](?:[^|\n]{0,20}[^\s|])?)\|(?![\w|])")
 # C# and F# are names.
 _HASH = re.compile(r"(?<!(?<![A-Za-z0-9])[CF])#+(?!\d)")
@@ -138,7 +144,8 @@ def clean(text: str) -> str:
     text = _RULE.sub(" ", _TAG.sub(" ", _AUTOLINK.sub(r"\1", text)))
     text = ENTITY.sub(lambda match: html.unescape(match.group()), text)
     text = _LINE_MARK.sub(" ", text)
-    text = _COLON.sub(":", _DOT.sub(" × ", _TIMES.sub(" × ", _BESIDE.sub("", text))))
+    text = _PINYIN.sub(r"\1", _BESIDE.sub("", text))
+    text = _COLON.sub(":", _DOT.sub(" × ", _TIMES.sub(" × ", text)))
     text = _GREEK_LETTER.sub(_greek, _MICRO.sub(r"\1µ", text))
     text = _OTHER_LETTERS.sub(_in_latin_letters, text)
     text = _POWER.sub(lambda match: "^" + match.group().translate(_POWER_DIGITS), text)

@@ -40,6 +40,7 @@ from services.tts.text.script_runs import clean, split_by_script
         ("C# and # this", "C# and this"),
         ("a_b@x.org, not a_b", "a_b@x.org, not a b"),
         ("the docs (https://a.b/c) say", "the docs say"),
+        ("“谢谢” (xièxie), 北京 (Beijing), 巴黎（Paris）", "“谢谢”, 北京 (Beijing), 巴黎（Paris）"),
         ("See (https://a.b/c).", "See."),
         ("|x| or | a | b |", "absolute value of x or , a , b ,"),
         ("a -> b", "a → b"),
