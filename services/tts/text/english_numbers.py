@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from hibari.g2p.normalize import ROMAN_CARDINAL, ROMAN_NUMERAL, ROMAN_ORDINAL
+from hibari.g2p.numbers import ordinal
 
 _Say: TypeAlias = str | Callable[[re.Match[str]], str]
 
@@ -25,6 +26,7 @@ _NAMES = {
         "June July August September October November December"
     ).split()
 }
+_MONTH = rf"(?:{'|'.join((*list(_NAMES.values())[7:], 'Sept', *list(_NAMES)[7:]))})"
 _NAME = rf"(?:{'|'.join((*_NAMES.values(), 'Tues', 'Thurs?', 'Sept', *_NAMES))})"
 _UNITS = {
     "m/s²": "meter per second squared", "m/s": "meter per second", "km/s": "kilometer per second",
@@ -38,7 +40,7 @@ _UNITS = {
 _SHORT = {
     "yr": "year", "mo": "month", "wk": "week", "hr": "hour", "km²": "square kilometers",
     "km": "kilometers", "kg": "kilograms", "tsp": "teaspoon", "tbsp": "tablespoon",
-    "lb": "pound", "oz": "ounce", "gal": "gallon",
+    "lb": "pound", "lbs": "pound", "oz": "ounce", "gal": "gallon",
 }  # fmt: skip
 _SQUARED = {
     "ft": "feet", "mi": "miles", "km": "kilometers", "m": "meters", "in": "inches", "yd": "yards",
@@ -82,6 +84,12 @@ _TAKEN_WRONG = (
     rf"(?=\s[IVXLCM])(?!\s(?![CL]\b){ROMAN_NUMERAL}(?![A-Za-z]))"
     r"|\bGen(?=\s(?:[XYZ]|Alpha|Beta|AI)\b)"
 )
+# What has two sides: "8 x 10 inches".
+_ACROSS = (
+    "in|inch(?:es)?|ft|foot|feet|yards?|[cm]?m|meters?|centimeters?|px|pixels?|grid|matrix|matrices"
+    "|table|square|board|room|photos?|print|screen"
+)
+_BEHIND_DAY = "at|from|and|or|to|until|in|for|by|with"
 _JOINER = "\u2060"
 """Parts two words for the dictionary, and is not said."""
 
@@ -104,9 +112,8 @@ def _amount(match: re.Match[str]) -> str:
 
 
 def _reckoned(match: re.Match[str]) -> str:
-    """A fraction of one or more would be a date."""
-    above, below = match.group().split("/")
-    return match.group() if int(above) < int(below) else f"{above} over {below}"
+    """A fraction that has no name would be a date."""
+    return _fraction(*match.group().split("/"))
 
 
 def _names(match: re.Match[str]) -> str:
@@ -117,6 +124,19 @@ def _names(match: re.Match[str]) -> str:
 def _date(match: re.Match[str]) -> str:
     day, month, year = match.groups()
     return f"{year}-{int(month):02}-{int(day):02}"
+
+
+def _day(match: re.Match[str]) -> str:
+    """The dictionary would say "three quarters" of some."""
+    month, day = map(int, match.groups())
+    known = 1 <= month <= 12 and 1 <= day <= 31
+    return f"{list(_NAMES.values())[6 + month]} {day}" if known else match.group()
+
+
+def _days(match: re.Match[str]) -> str:
+    """Both ends of a range are counted: "March third to fifth"."""
+    first, last = match.groups()
+    return f"{first} to {ordinal(int(last))}"
 
 
 def _telephone(match: re.Match[str]) -> str:
@@ -154,14 +174,18 @@ def _unit(match: re.Match[str]) -> str:
     return f"{number} {one}{'' if number == '1' else 's'}{per}{rest}"
 
 
-def _spoons(match: re.Match[str]) -> str:
-    few = re.search(r"(?:^|\D)1$|/\d$", match.string[: match.start()])
+def _measured(match: re.Match[str]) -> str:
+    """As cooks write it: "2 tsp", "½ lb"."""
+    few = re.search(r"(?:^|\D)1$|/\d$|(?<!and )[½¼¾]$", match.string[: match.start()])
     return f" {_SHORT[match.group(1).lower()]}{'' if few else 's'}"
 
 
 def _over(match: re.Match[str]) -> str:
+    return _fraction(*match.groups())
+
+
+def _fraction(above: str, below: str) -> str:
     """A part as it is called, up to tenths."""
-    above, below = match.groups()
     return f"{above}/{below}" if int(above) < int(below) <= 10 else f"{above} over {below}"
 
 
@@ -188,6 +212,7 @@ def _spelled(match: re.Match[str]) -> str:
 # A letter that stands for a number, in a formula.
 _LETTER = r"(?:[b-z]|alpha|beta|gamma|theta|phi|omega|pi)\b"
 _FUNCTIONS = {"sin": "sine", "cos": "cosine", "tan": "tangent", "ln": "natural log of"}
+_MINUS = re.compile(r"\s*-\s*")
 _RELATED = r"(?:[=<>±×÷+−]|not equal to|over)"
 _RULES: tuple[tuple[str, _Say], ...] = (
     # Formulas.
@@ -216,6 +241,10 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # Dates; telephone numbers, codes.
     (r"(?<![\d.])(\d{1,2})\.(\d{1,2})\.(\d{4})(?!\d|\.\d)", _date),
     (r"(?<![\d-])(\d\d)-(\d\d)-(\d{4})(?![\d-])", r"\1/\2/\3"),
+    (rf"(?<=\b[Oo]n )(\d{{1,2}})/(\d{{1,2}})(?=[.,;:!?)]|$|\s(?:{_BEHIND_DAY})\b)", _day),
+    (rf"\b({_MONTH}\.? \d{{1,2}})\s?[-–]\s?(\d{{1,2}})(?![\w:/]|\s?[ap]\.?m\b)", _days),
+    (r"\bext\.?\s?(?=\d)", "extension "),
+    (r"(?<![\w.+-])(\d{3})\.(\d{3})\.(?=\d{4}(?!\d|\.\d))", r"\1-\2-"),
     (r"(?<![\d.])\d+(?:\.\d+){2,}(?!\w|\.\d|,\d)", _version),
     (r"(?<![\w.)\]])\.(?=\d)", "0."),
     (r"(?<![\w.])(?:\+\d|\(?0\d|1-\d{3}-|\(\d{3}\)\s?\d{3})[\d\s()/-]*\d(?!\w)", _telephone),
@@ -268,7 +297,15 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # Signs.
     (r"^\W*<(?==?\s?\d)", "less than "),
     (r"^\W*>(?==?\s?\d)", "greater than "),
-    (r"(?<=[\w)])\s*−\s*(?=[\w(√])|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)", " minus "),
+    (
+        r"=\s*(?!\d{4}-\d\d-)\d[\d.,]*(?:\s*[-+]\s*\d[\d.,]*)+",
+        lambda match: _MINUS.sub(" minus ", match.group()),
+    ),
+    (
+        r"(?<=[\w)])\s*−\s*(?=[\w(√])"
+        r"|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)|(?<=\d) - (?=\d[\d.,]*\s(?:is|equals|makes|leaves)\b)",
+        " minus ",
+    ),
     (r"(?<![\w.,%°)\]−-])(?<!\d\s)[-−](?=\.?\d)|(?<=UTC|GMT)[-−](?=\d)", " minus "),
     (r"(?:^|(?<=[=(]))\s?[-−](?=[a-z]\b)", " minus "),
     (
@@ -288,6 +325,8 @@ _RULES: tuple[tuple[str, _Say], ...] = (
     # Sizes: 1920x1080, 4x4.
     (r"(?<![\w.])(\d{3,4})(?:\s?x\s?|×)(?=\d{3,4}(?!\w|\.\d|\s?=))", r"\1 by "),
     (r"(?<![\w.])(\d{1,2})x(?=\d{1,2}(?!\w|\.\d|\s?=))", r"\1 by "),
+    (rf"(?<=\d)\s+x\s+(?=\d[\d.]*[\s-]?(?:{_ACROSS})\b)", " by "),
+    (r"(?<=[\d)])\s+x\s+(?=[\d(√])|(?<=\d)x(?=\d[\d.]*\s?=)", " times "),
     (r"(?<=\d)(\.\d+)/(?=\d)", r"\1 out of "),
     (r"(?<![\w./])(\d{1,3})/(\d{3,4})(?![\w/])", r"\1 out of \2"),
     (r"(?<=\d)([kKMB]?)/(?=[a-z]{3,})", r"\1 per "),
@@ -310,7 +349,10 @@ _RULES: tuple[tuple[str, _Say], ...] = (
         r"(?<=\d)\s?sq\.?\s?(ft|mi|km|m|in|yd)\b",
         lambda match: f" square {_SQUARED[match.group(1)]}",
     ),
-    (r"(?<=\d)\s?([Tt]sp|[Tt]bsp)\b(?:\.(?=\s\w))?", _spoons),
+    (
+        r"(?:(?<=\d)\s?(?=[Tt]b?sp)|(?<=[½¼¾])\s?)([Tt]b?sp|lbs?|oz)\b(?:\.(?=\s\w))?",
+        _measured,
+    ),
     (r"(\d)\s?['′]\s?(\d{1,2})\s?(?:[\"″”]|'')", r"\1 foot \2"),
     (r"(?<![\w.'])([3-7])['′’](\d{1,2})(?![\w'])", r"\1 foot \2"),
     (r"(?<=\d)[\"″](?=\s(?:thick|wide|long|tall|deep|high|screen|monitor|display|TV)\b)", " inch"),

@@ -267,6 +267,10 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"(?<![\d.第])2{_TO}(?=\d+\s*[{_MEASURES}])"), _written("两到")),
     (re.compile(r"(?<![\dA-Za-z)）])(?<![\dA-Za-z)）] )≈\s?(?=[$€£¥￥]?\d)"), _written("约")),
     # What is reckoned.
+    (
+        re.compile(r"=\s*\d[\d.,]*(?:\s*[-+]\s*\d[\d.,]*)+"),
+        lambda match: re.sub(r"\s*-\s*", "减", match.group()),
+    ),
     (re.compile(r"(?<=\d)\s*−\s*(?=\d)|(?<=\d)\s*-\s*(?=\d[\d.]*\s*=)"), _written("减")),
     (re.compile(r"(?<=\d)\s*/\s*(?=\d[\d.]*\s*=)"), _written("除以")),
     (re.compile(r"(?<=\d)\s?x\s?(?=\d)"), _written("乘")),
