@@ -27,6 +27,7 @@ from services.llm.prompt import (
     Beginning,
     asks_in_chinese,
     build_prompt,
+    changes_language,
     fits_surely,
     told_its_language,
 )
@@ -382,7 +383,8 @@ class Generator:
         began_so = in_chinese if beginning is None else beginning.in_chinese(messages)
         persona = defaults.persona_for(in_chinese=began_so)
         told_who_it_is = bool(messages) and messages[0].role == "system"
-        if complete and in_chinese is not began_so and defaults.chinese_note and not told_who_it_is:
+        changed = in_chinese is not began_so or changes_language(messages, in_chinese=in_chinese)
+        if complete and changed and defaults.chinese_note and not told_who_it_is:
             messages = told_its_language(messages, in_chinese=in_chinese)
         build = functools.partial(
             build_prompt,

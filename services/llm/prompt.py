@@ -180,6 +180,14 @@ def _asks_of_chinese(text: str) -> bool:
     )
 
 
+def changes_language(messages: Sequence[ChatMessage], *, in_chinese: bool) -> bool:
+    """Whether the question before the newest was in another language: what was said in that stands
+    nearer than the persona.
+    """
+    asked = [at for at, message in enumerate(messages) if message.role == "user"]
+    return len(asked) > 1 and asks_in_chinese(messages[: asked[-2] + 1]) is not in_chinese
+
+
 def told_its_language(
     messages: Sequence[ChatMessage], *, in_chinese: bool
 ) -> tuple[ChatMessage, ...]:

@@ -62,18 +62,19 @@ async def test_a_chinese_question_gets_the_note_behind_the_same_persona() -> Non
 @pytest.mark.parametrize(
     ("begun", "asked", "told"),
     [
-        ("Who are you?", "蜘蛛有几条腿？", "蜘蛛有几条腿？（请只用中文回答。）"),
-        ("你是谁？", "Who are you then?", "Who are you then? (Please answer in English only.)"),
-        ("你是谁？", "Wie heißt du denn?", "Wie heißt du denn?"),
-        ("你是谁？", "你多大了？", "你多大了？"),
+        ("Who are you?", ["蜘蛛有几条腿？"], "蜘蛛有几条腿？（请只用中文回答。）"),
+        ("你是谁？", ["Who are you then?"], "Who are you then? (Please answer in English only.)"),
+        ("你是谁？", ["Wie heißt du denn?"], "Wie heißt du denn?"),
+        ("你是谁？", ["你多大了？"], "你多大了？"),
+        ("你是谁？", ["Wie heißt du denn?", "你多大了？"], "你多大了？（请只用中文回答。）"),
     ],
 )
 async def test_a_language_that_changes_is_told_with_the_question(
-    begun: str, asked: str, told: str
+    begun: str, asked: list[str], told: str
 ) -> None:
     # In the persona all that has been said behind it would have to be read anew: ten seconds.
     backend, beginning, said = FakeBackend(*words("Hi")), Beginning(), list[ChatMessage]()
-    for question in (begun, begun, begun, asked):
+    for question in (begun, begun, begun, *asked):
         messages = (*said, ChatMessage("user", question))
         await text_of(ask(backend, AnswerRequest(messages, beginning=beginning)))
         said += [messages[-1], ChatMessage("assistant", "Hi")]
