@@ -241,7 +241,7 @@ class TextChunker:
         before = self._text[-2:-1]
         if self._ends_entity(len(self._text)):
             return True
-        if char in ":;—" or (char == "：" and before.isdigit()):
+        if char in ":;—：":
             return True
         return (char == "," and before.isdigit()) or self._in_url(len(self._text) - 1)
 

@@ -96,7 +96,7 @@ _MEASURES = (
 _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅛": "1/8"}
 # What is read digit by digit stands behind these, or before those.
 _NUMBERED = (
-    "拨打|致电|电话|热线|号码|邮编|密码|验证码|编号|学号|工号|房号|房间号|卡号|账号|单号|微信号"
+    "拨打|致电|转|分机|电话|热线|号码|邮编|密码|验证码|编号|学号|工号|房号|房间号|卡号|账号|单号|微信号"
     "|^号码?"  # behind a Latin word: "QQ号"
 )
 _NUMBERS = "热线|房间|号房|室"
@@ -240,7 +240,7 @@ def _number(match: re.Match[str]) -> str:
 _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<!\d)(\d{4})[-/.年](\d{1,2})[-/.月](\d{1,2})(?:[日号]|(?!\d))"), _date),
     (re.compile(r"(?<!\d)(?:\+?86[- ]?)?1\d{2}[- ]?\d{4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
-    (re.compile(r"(?<!\d)[(（]?0\d{2,3}[)）]?[- ]?\d{7,8}(?!\d)"), _digit_by_digit),
+    (re.compile(r"(?<!\d)[(（]?0\d{2,3}[)）]?[- ]?\d{3,4}[- ]?\d{4}(?!\d)"), _digit_by_digit),
     (re.compile(r"(?<!\d)[48]00-\d{3,4}-?\d{3,4}(?!\d)|\+\d[\d -]{6,}\d"), _digit_by_digit),
     (
         re.compile(
@@ -256,7 +256,7 @@ _RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"(?<![\d.])\d+(?:\.\d+){2,}(?!\d|\.\d)"), _version),
     (
         re.compile(
-            r"(?<!\d)(?:[5-9][05]|0[05])(?=后)|(?<=波音)7\d7(?!\d)"
+            r"(?<!\d)(?:[5-9][05]|0[05])(?=后)|(?<=\d米)\d\d(?![\d.厘毫分公cm])|(?<=波音)7\d7(?!\d)"
             r"|(?<![\d.])(?:985|211|996)(?=[、和/]?(?:985|211|高校|院校|大学|工程|工作制))"
         ),
         _digits,

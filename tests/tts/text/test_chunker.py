@@ -86,6 +86,8 @@ def test_every_character_survives_whatever_the_split(seed: int) -> None:
         ("So 10 - 3 = 7. Oh.", ["So 10 - 3 = 7.", "Oh."]),
         ("Yes – no.", ["Yes –", "no."]),
         ("我们8：30开门，3—5天。", ["我们8：30开门，", "3—5天。"]),
+        ("房间号：302。", ["房间号：302。"]),
+        ("食材：鸡蛋。", ["食材：", "鸡蛋。"]),
         ("他说——走。", ["他说—", "—走。"]),
         (
             "I think it isn&#39;t R&amp;D &amp; so; on.",
