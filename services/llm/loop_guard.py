@@ -16,6 +16,7 @@ _LONGEST_ABBREVIATION = 8
 _SHORTEST_REPEAT_CHARS = 10
 _SHORTEST_REPEAT_WIDE_CHARS = 5
 _LONGEST_PERIOD_CHARS = 80
+_LETTERS_OF_A_WIDE = 3
 
 
 class _Rounds(NamedTuple):
@@ -122,8 +123,10 @@ def _end_of_sentence(text: str) -> int:
 def _goes_round(tail: str, of: _Rounds) -> bool:
     """Whether `tail` ends in one phrase said over and over."""
     for period in range(2, _LONGEST_PERIOD_CHARS + 1):
-        rounds = max(of.fewest, -(-of.shortest_chars // period))
-        if tail.endswith(tail[-period:] * rounds):
+        phrase = tail[-period:]
+        spoken = period + (_LETTERS_OF_A_WIDE - 1) * _wide(phrase)
+        rounds = max(of.fewest, -(-of.shortest_chars // spoken))
+        if tail.endswith(phrase * rounds):
             return True
     return False
 
@@ -133,5 +136,9 @@ def _key(sentence: str) -> str:
 
 
 def _is_long(key: str) -> bool:
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in key)
-    return len(key) >= _SHORTEST_REPEAT_CHARS or wide >= _SHORTEST_REPEAT_WIDE_CHARS
+    return len(key) >= _SHORTEST_REPEAT_CHARS or _wide(key) >= _SHORTEST_REPEAT_WIDE_CHARS
+
+
+def _wide(text: str) -> int:
+    """Characters that are as long to say as a few letters."""
+    return sum(unicodedata.east_asian_width(char) in "WF" for char in text)

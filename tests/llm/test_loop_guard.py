@@ -47,9 +47,10 @@ def test_a_repeated_sentence_cut_off_at_the_end_is_dropped_too() -> None:
 
 
 def test_a_phrase_said_over_and_over_ends_the_answer() -> None:
-    heard, looping = run("It is la France" + ", la France" * 50)
-    assert looping
-    assert len(heard) < 80
+    for text, seconds_chars in (("It is" + " la France," * 50, 80), ("它是" + "长城" * 50, 16)):
+        heard, looping = run(text)
+        assert looping
+        assert len(heard) < seconds_chars
 
 
 def test_a_character_run_ends_the_answer() -> None:
