@@ -41,7 +41,7 @@ from services.tts.text.script_runs import clean, is_unknown, split_by_script
 from services.tts.text.surroundings import ALONE, Surroundings
 from services.tts.voices.base import VOICES, VoiceInfo, voice_named, voices_for
 from services.tts.voices.joining import Sentence
-from services.tts.word_ends import WordEnd, ends_of_words
+from services.tts.word_ends import WordEnd, ends_of_kept_words, ends_of_words
 from visavis.engine import Engine, EngineState, joined_state
 from visavis.engine.rows import RowAsk, alone, step_of
 from visavis.styles import NEUTRAL
@@ -203,10 +203,7 @@ class Answer:
 
     def _word_ends(self, raw: str, text: str) -> list[int]:
         """Where the words of `text`, which is `raw` without its markup, end in the answer."""
-        ends = ends_of_words(raw)
-        if len(ends) != len(ends_of_words(text)):
-            return []
-        return [self._said + end for end in ends]
+        return [self._said + end for end in ends_of_kept_words(raw, text)]
 
     def prerender(self, phrase: Phrase) -> VoiceSteps:
         """Make the phrase's sound and keep it; nothing where it is kept already."""

@@ -44,6 +44,18 @@ def ends_of_words(text: str) -> list[int]:
     return ends
 
 
+def ends_of_kept_words(raw: str, text: str) -> list[int]:
+    """Characters of `raw` up to the end of each word of `text`, which is `raw` without some of its
+    words; none where it has others.
+    """
+    ends, kept = ends_of_words(raw), _words(text)
+    if len(ends) == len(kept):
+        return ends
+    words = zip(_words(raw), ends, strict=True)
+    found = [next((end for word, end in words if _core(word) == _core(w)), None) for w in kept]
+    return [end for end in found if end is not None] if None not in found else []
+
+
 def last_spoken_words(text: str, n_spoken: int) -> list[int | None]:
     """For each word of `text` the last of `n_spoken` spoken words that belong to it; None: unknown.
 
@@ -73,8 +85,11 @@ def _words(text: str) -> list[str]:
 
 
 def _is_one_word(word: str) -> bool:
-    core = word.strip("\"'“”‘’()[],.;:!?…—，。！？；：、")
-    return all(char.isalpha() or char in _PART_OF_WORD for char in core)
+    return all(char.isalpha() or char in _PART_OF_WORD for char in _core(word))
+
+
+def _core(word: str) -> str:
+    return word.strip("\"'“”‘’()[],.;:!?…—，。！？；：、*_`~")
 
 
 def owners_within(owners: Sequence[int | None], first: int, count: int) -> list[int | None]:

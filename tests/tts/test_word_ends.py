@@ -7,6 +7,7 @@ import pytest
 from services.tts.speech_options import SpeechOptions
 from services.tts.text.chunker import Pause, Phrase
 from services.tts.word_ends import (
+    ends_of_kept_words,
     ends_of_words,
     last_spoken_words,
     owners_within,
@@ -30,6 +31,28 @@ def test_words_of_a_text(text: str, words: list[str]) -> None:
     start, found = 0, []
     for end in ends_of_words(text):
         found.append(text[start:end])
+        start = end
+    assert found == words
+
+
+@pytest.mark.parametrize(
+    ("raw", "text", "words"),
+    [
+        (
+            "It is 谢谢 (xièxie), **yes**",
+            "It is 谢谢, yes",
+            ["It", " is", " 谢", "谢", " (xièxie), **yes**"],
+        ),
+        ("the docs (https://a.b/c) say", "the docs say", ["the", " docs", " (https://a.b/c) say"]),
+        ("a=b or c", "a等于b or c", []),
+    ],
+)
+def test_words_that_are_left_out_go_with_the_next_one(
+    raw: str, text: str, words: list[str]
+) -> None:
+    start, found = 0, []
+    for end in ends_of_kept_words(raw, text):
+        found.append(raw[start:end])
         start = end
     assert found == words
 
