@@ -35,6 +35,9 @@ _CALL_CHARS = 2000
 
 _ZERO_WIDTH_JOINER = "\u200d"
 _EMOJI_EXTENDERS = (_ZERO_WIDTH_JOINER, "\ufe0f", "\u20e3")
+# Those stand behind the first character of an emoji; of the others two make a flag.
+_EMOJI_PART = re.compile(f"[{''.join(_EMOJI_EXTENDERS)}\U0001f3fb-\U0001f3ff]")
+_FLAG_LETTERS = "".join(map(chr, range(0x1F1E6, 0x1F200)))
 
 # The marks of markdown. Blanks belong to the mark before them alone: a line of marks with several
 # between them could else be read in more ways than can be tried.
@@ -185,10 +188,14 @@ def _overlap(text: str, needle: str) -> int:
 
 
 def _open_emoji(text: str) -> int:
-    """Length of an emoji sequence at the end of `text` that the next piece may extend."""
+    """Length of the emoji at the end of `text` that the next piece may extend."""
+    if flag_letters := len(text) - len(text.rstrip(_FLAG_LETTERS)):
+        return 2 - flag_letters % 2
     start = len(text)
     while start and _in_emoji(text[start - 1]):
         start -= 1
+        if not _EMOJI_PART.match(text, start) and text[start - 1 : start] != _ZERO_WIDTH_JOINER:
+            break
     return len(text) - start
 
 

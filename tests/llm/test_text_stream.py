@@ -35,6 +35,7 @@ def test_an_emoji_sequence_comes_in_one_piece() -> None:
         pieces, _ = run(["hi ", *emoji, " bye"])
         assert any(emoji in piece for piece in pieces)
         assert "".join(pieces) == f"hi {emoji} bye"
+        assert run([*emoji] * 3)[0] == [emoji] * 3, "the next one is another"
 
 
 def test_plain_text_is_never_held_back() -> None:
