@@ -343,12 +343,12 @@ class Dialogue:
             return []
         events, wanted = self._hearing.final(news)
         effects = self._send(events)
-        if self._ending:
+        if self._ending and not self._hearing.ends:
             self._ending = False
             effects.append(Configure(self.config))
         if not wanted:
             return [*effects, *([Silence(news.turn)] if news.turn is not None else [])]
-        effects.append(self._responses.memory())
+        effects += [self._responses.memory(), *self._stamped(self._responses.go_on())]
         detection = self.config.audio.input.turn_detection
         ours = detection.create_response and self.config.type == "realtime"
         if ours and news.turn is None and self._replies.current is None:

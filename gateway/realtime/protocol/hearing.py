@@ -48,8 +48,14 @@ class _Utterance:
     told: bool = False
     unwanted: bool = False
     """The client has thrown its sound away."""
+    ending: bool = False
+    """The client has said that this was all of it."""
     passages: tuple[Passage, ...] = ()
     """In seconds from its beginning."""
+
+    @property
+    def seconds(self) -> float:
+        return (self.ended_ms - self.began_ms) / 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,8 @@ class Hearing:
         """The newest utterance that is in the conversation, and its item."""
         self._unread: dict[str, _Sound] = {}
         """By what their sound is called."""
+        self._late: dict[int, str] = {}
+        """What the sound of utterances is called that were over before their words were known."""
         self._said_until_ms = 0
 
     @property
@@ -87,6 +95,11 @@ class Hearing:
     def listens(self) -> bool:
         """Whether the visitor speaks, or may be speaking."""
         return self._utterance is not None
+
+    @property
+    def ends(self) -> bool:
+        """Whether the client has ended what is being said."""
+        return self._utterance is not None and self._utterance.ending
 
     def nothing_said(self, start_ms: int, end_ms: int) -> list[Event]:
         """The visitor has been silent for so long that the client wants it answered."""
@@ -137,7 +150,8 @@ class Hearing:
 
     def commit(self) -> list[Effect]:
         """The client says that it is a message. Raises RefusedError."""
-        if self._detection is not None and self.speaking:
+        if self._detection is not None and self._utterance is not None and self.speaking:
+            self._utterance.ending = True
             return [EndUtterance()]
         if self._detection is None:
             self._keep(self._sound.finish())
@@ -160,7 +174,7 @@ class Hearing:
         self._forget()
         effects: list[Effect] = [ForgetSound()]
         if self._utterance is not None:
-            self._utterance.unwanted = True
+            self._utterance.unwanted = self._utterance.ending = True
             effects.append(EndUtterance())
         return [*effects, Send({"type": "input_audio_buffer.cleared"})]
 
@@ -209,10 +223,10 @@ class Hearing:
         utterance = self._utterance
         match news.what:
             case "began":
-                lost = self._lost(news.at_ms)
+                before = self._overtaken(news.at_ms)
                 item, begins_ms = self._new_id("item"), self._begins_ms(news.at_ms)
                 self._utterance = _Utterance(news.utterance, item, begins_ms, ended_ms=begins_ms)
-                return [*lost, *([] if over_answer else self.tell())]
+                return [*before, *([] if over_answer else self.tell())]
             case "ended" if utterance is not None and utterance.number == news.utterance:
                 self._end(utterance, news)
         return []
@@ -236,6 +250,19 @@ class Hearing:
             for w in news.words
         )
 
+    def _overtaken(self, now_ms: int) -> list[Event]:
+        """Somebody speaks again before it is known what he said last."""
+        utterance = self._utterance
+        if utterance is None or not utterance.told or utterance.unwanted:
+            return self._lost(now_ms)
+        utterance.ended_ms = max(utterance.ended_ms, now_ms)
+        self._late[utterance.number] = of = self._new_id("sound")
+        self._unread[of] = _Sound(utterance.item, 0, utterance.seconds)
+        return [
+            self._stopped(utterance),
+            *self._committed(_spoken_item(utterance.item, None)),
+        ]
+
     def _lost(self, now_ms: int) -> list[Event]:
         """Who was to tell what was said has gone: nobody ever will."""
         utterance = self._utterance
@@ -258,6 +285,9 @@ class Hearing:
 
         A text of the last utterance once more stands for both: the visitor went on with it.
         """
+        if (late := self._late.pop(news.utterance, None)) is not None:
+            self._last = (news.utterance, self._unread[late].item) if news.text else self._last
+            return self.recognised(Recognised(late, news.text)), bool(news.text)
         utterance, self._utterance = self._utterance, None
         last = self._last
         goes_on = bool(news.text) and last is not None and last[0] == news.utterance
@@ -281,10 +311,14 @@ class Hearing:
         self._last = (news.utterance, item.id) if news.text else self._last
         events += self._committed(item)
         if transcription is not None:
-            seconds = (utterance.ended_ms - utterance.began_ms) / 1000
-            spoken = _Sound(item.id, 0, seconds)
+            spoken = _Sound(item.id, 0, utterance.seconds)
             events += self._transcribed(spoken, news.text, utterance.passages)
-        return events, bool(news.text)
+        return [*self._never_known(), *events], bool(news.text)
+
+    def _never_known(self) -> list[Event]:
+        """Words come in order: those of what was said before come no more."""
+        late, self._late = self._late, {}
+        return [event for of in late.values() for event in self.recognised(Recognised(of, ""))]
 
     def _stopped(self, utterance: _Utterance) -> Event:
         stopped = {"audio_end_ms": utterance.ended_ms, "item_id": utterance.item}

@@ -981,6 +981,27 @@ def test_a_call_is_heard_to_its_end_before_the_gateway_ends() -> None:
     assert code(call._take(call.dialogue.leave("soon"))) == "server_shutdown"
 
 
+def test_who_speaks_on_before_the_words_of_what_he_committed_are_known_commits_that_too() -> None:
+    talk = Talk({"audio": {"input": {"transcription": {"model": "whisper-1"}}}})
+    for utterance in (1, 2):
+        talk.hear(Overheard("began", utterance, 1000 * utterance))
+        assert talk.say("input_audio_buffer.commit") == []
+    assert len(talk.of(to_do.EndUtterance)) == 2
+    for utterance, text in ((1, "How are you?"), (2, "And your cat?")):
+        before = len(talk.of(to_do.Configure))
+        talk.hear(
+            Overheard("ended", utterance, 1000 * utterance + 900),
+            TranscriptEvent(utterance=utterance, text=text, final=True),
+        )
+        silence_decides_again = len(talk.of(to_do.Configure)) > before
+        assert silence_decides_again is (utterance == 2), "the other is over without it, too"
+    told = [(e["item_id"], e["transcript"]) for e in talk.events if "transcript" in e]
+    items = [e["item_id"] for e in talk.events if e["type"] == "input_audio_buffer.committed"]
+    assert told == list(zip(items, ["How are you?", "And your cat?"], strict=True))
+    begun = [e["item_id"] for e in talk.events if e["type"] == "input_audio_buffer.speech_started"]
+    assert items == begun
+
+
 def test_sound_that_is_thrown_away_is_not_answered() -> None:
     talk = Talk()
     talk.hear(Overheard("began", 1, 100))
