@@ -35,8 +35,14 @@ class CleanText:
 
     @property
     def ended(self) -> bool:
-        """Nothing more is to come: a stop string was met, or it goes round in circles."""
+        """Nothing more is to come: a stop string was met, it goes round in circles, or the sentence
+        is over with which it was to end.
+        """
         return self._text.stopped or self._written.looping
+
+    def close(self) -> None:
+        """End what is said with the sentence at work."""
+        self._written.close()
 
     def feed(self, text: str) -> Iterator[SaidOrShown]:
         """What is decided after `text`."""
@@ -106,6 +112,9 @@ class _Spoken:
     def looping(self) -> bool:
         return self._guard.looping
 
+    def close(self) -> None:
+        self._guard.closing = True
+
     def feed(self, text: str) -> Iterator[SaidOrShown]:
         return self._parted(self._blocks.feed(self._uncalled.feed(text)))
 
@@ -144,6 +153,9 @@ class _AsItIs:
     @property
     def looping(self) -> bool:
         return self._guard.looping
+
+    def close(self) -> None:
+        """What is read may end anywhere."""
 
     def feed(self, text: str) -> Iterator[SaidOrShown]:
         if piece := self._guard.feed(text):

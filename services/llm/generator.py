@@ -44,6 +44,8 @@ MAX_SO_FAR_CHARS = 32_768
 TOOLS_TOKENS = 150
 """What chat templates write around the tools: how a call looks."""
 _TOOLS_SHARE = 0.6
+_LAST_SENTENCE_SHARE = 1 / 4
+"""So much longer a spoken answer may be for the end of its sentence, unless it says how long."""
 CALL_TOKENS = 320
 """Of a spoken answer that may call tools, unless it says how long it may be: a short answer may
 need a long call."""
@@ -247,13 +249,14 @@ class Generator:
         so_far.pass_through(text)
         taken = await self._tokens_in(so_far.written)
         most_tokens = self._most_tokens(request) - taken
-        if text.ended or most_tokens < 1:
+        over_tokens = most_tokens + self._last_sentence_tokens(request)
+        if text.ended or over_tokens < 1:
             ledger.finish_reason = "stop" if text.ended else "length"
             return
         backend_request = await self._plan(request, place.slot, so_far.written, taken)
         calls = CallPieces()
-        longer = backend_request.sampling.max_tokens > most_tokens
-        may_call = _may_call(request)
+        may_be_longer = backend_request.sampling.max_tokens > most_tokens
+        may_call, tokens = _may_call(request), 0
         try:
             made = self._gate.deltas(place, functools.partial(self._go_on, backend_request))
             async with contextlib.aclosing(made) as deltas:
@@ -263,15 +266,21 @@ class Generator:
                         if isinstance(piece, Shown):
                             place.showed(piece.text)
                         yield piece
+                    # Here, of a whole answer of which so many were there.
+                    came = tokens + bool(delta.text or delta.tool_calls)
+                    tokens = max(came, delta.completion_tokens - taken)
+                    longer = tokens > most_tokens
                     if text.ended:
-                        ledger.finish_reason = "stop"
+                        ledger.finish_reason = "length" if longer else "stop"
                         break
                     # Some servers let a model call that was told not to: for ever, then.
                     for call in calls.feed(delta.tool_calls if may_call else ()):
                         yield call
-                    if longer and not calls.any and ledger.completion_tokens > most_tokens:
-                        ledger.finish_reason = "length"
-                        break  # where only calls may be longer
+                    if longer and may_be_longer and not calls.any:
+                        if tokens > over_tokens:
+                            ledger.finish_reason = "length"
+                            break  # where only calls may be longer
+                        text.close()
             for piece in so_far.behind(text.finish()):
                 yield piece
             if ledger.finish_reason in ("", "stop", "tool_calls"):
@@ -335,7 +344,7 @@ class Generator:
         """
         defaults = self._defaults
         context = self._backend.context_tokens
-        max_tokens = self._most_tokens(request)
+        max_tokens = self._most_tokens(request) + self._last_sentence_tokens(request)
         if request.spoken and not request.max_tokens and _may_call(request):
             max_tokens = min(max(max_tokens, CALL_TOKENS), context // 2)
         temperature = defaults.temperature if request.temperature is None else request.temperature
@@ -362,6 +371,10 @@ class Generator:
         """Of text. At least half of the context stays for the conversation."""
         wanted = request.max_tokens or self._defaults.max_tokens
         return min(wanted, self._backend.context_tokens // 2)
+
+    def _last_sentence_tokens(self, request: AnswerRequest) -> int:
+        says_how_long = request.max_tokens > 0 or not request.spoken
+        return 0 if says_how_long else int(self._most_tokens(request) * _LAST_SENTENCE_SHARE)
 
     async def _cost_of(self, tools: Tools, room_tokens: int) -> int:
         """Tokens of the prompt. Raises InvalidInputError where they leave too few for the rest."""

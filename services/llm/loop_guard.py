@@ -1,4 +1,4 @@
-"""Ends an answer in which a small model goes round in circles."""
+"""Ends an answer in which a small model goes round in circles, and one that is long enough."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ class LoopGuard:
 
     def __init__(self, *, spoken: bool = True) -> None:
         self.looping = False
+        self.closing = False
+        """The sentence at work is to be the last one."""
         self._spoken = spoken
         self._rounds = _SPOKEN_ROUNDS if spoken else _READ_ROUNDS
         self._said: set[str] = set()
@@ -62,6 +64,7 @@ class LoopGuard:
         ready = ""
         while not self.looping and (end := _end_of_sentence(self._sentence)):
             ready += self._end_sentence(self._sentence[:end])
+            self.looping = self.looping or self.closing
         if not self.looping and not self._may_repeat(self._sentence):
             ready += self._sentence[self._passed :]
             self._passed = len(self._sentence)

@@ -87,7 +87,12 @@ class LlmSettings(ServiceSettings):
     context_tokens: int = Field(
         2048, ge=256, le=131_072, description="Prompt and answer of one session"
     )
-    max_tokens: int = Field(160, ge=1, le=2048, description="Answer's length if not asked for")
+    max_tokens: int = Field(
+        160,
+        ge=1,
+        le=2048,
+        description="Answer's length if not asked for; a spoken one may end its sentence",
+    )
     temperature: float = Field(0.3, ge=0, le=2, description="0: always the likeliest word")
     top_p: float = Field(0.9, gt=0, le=1, description="Share of probability that is drawn from")
     repeat_penalty: float = Field(

@@ -47,6 +47,20 @@ async def test_defaults_fill_what_the_request_leaves_open() -> None:
     assert backend.requests[0].messages == (ChatMessage("system", "Be kind."), *HELLO)
 
 
+async def test_a_spoken_answer_that_is_as_long_as_it_may_be_ends_its_sentence() -> None:
+    before = " ".join(f"w{n}" for n in range(DEFAULTS.max_tokens))
+    for rest, said in (("and end. Then more of", "and end."), ("x " * 40, "x " * 12)):
+        backend = FakeBackend(*words(f"{before} {rest.strip()}"))
+        answer = ask(backend, AnswerRequest(HELLO, spoken=True))
+        assert (await text_of(answer)).split()[: -1 if "x" in said else None] == [
+            *before.split(),
+            *said.split(),
+        ]
+        assert answer.ledger.finish_reason == "length"
+    await text_of(ask(backend, AnswerRequest(HELLO, 30, spoken=True)))
+    assert [r.sampling.max_tokens for r in backend.requests] == [62, 30]
+
+
 async def test_half_of_the_context_stays_for_the_conversation() -> None:
     backend = FakeBackend(*words("Hi"), context_tokens=400)
     await text_of(ask(backend, AnswerRequest(HELLO, max_tokens=2048)))
@@ -178,13 +192,13 @@ async def test_an_answer_goes_on_behind_what_is_there(
     so_far: str, written: str, pieces: list[Piece]
 ) -> None:
     backend = FakeBackend(Delta(written))
-    answer = ask(backend, AnswerRequest(HELLO, spoken=True, so_far=so_far))
+    answer = ask(backend, AnswerRequest(HELLO, 50, spoken=True, so_far=so_far))
     came = [piece async for piece in answer.pieces]
     assert came == pieces
     told = without_special_tokens(so_far.rstrip(" "))
     assert backend.requests[0].written == told
     tokens = len(told.split())
-    assert backend.requests[0].sampling.max_tokens == DEFAULTS.max_tokens - tokens
+    assert backend.requests[0].sampling.max_tokens == 50 - tokens
 
 
 @pytest.mark.parametrize(

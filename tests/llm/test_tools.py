@@ -316,7 +316,8 @@ async def test_only_a_call_may_be_longer_than_an_answer() -> None:
     backend.deltas = tuple(Delta(f" w{n}") for n in range(80))
     answer = generator.answer(request, 0)
     words = [piece async for piece in answer.pieces]
-    assert 45 < len("".join(map(str, words)).split()) < 55  # as many as the defaults allow
+    # As many as the defaults allow, and a quarter for the end of the sentence.
+    assert 55 < len("".join(map(str, words)).split()) < 65
     assert answer.ledger.finish_reason == "length"
     plain = replace(request, spoken=False)
     async for _ in generator.answer(plain, 0).pieces:
