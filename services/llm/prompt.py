@@ -49,6 +49,9 @@ _ENGLISH = frozenset(
     "the are do does did can could what how who why where when which you your my and with it this "
     "that tell please thanks give".split()
 )
+# Who asks for the other language does not want that of the question.
+_WANTS_CHINESE = re.compile(r"\b(?:in|into|to|speak) (?:chinese|mandarin)\b", re.IGNORECASE)
+_WANTS_ANOTHER = re.compile("[用成说讲](?:[英法德日韩俄][文语]|西班牙语)")
 _SPACE = re.compile("[\t\r\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]")
 
 
@@ -196,6 +199,8 @@ def told_its_language(
     if at is None:
         return tuple(messages)
     question, note = messages[at], ""
+    if (_WANTS_ANOTHER if in_chinese else _WANTS_CHINESE).search(question.content):
+        return tuple(messages)
     if in_chinese:
         note = "（请只用中文回答。）"
     elif _ENGLISH & set(question.content.lower().split()):

@@ -79,6 +79,8 @@ async def test_a_chinese_question_gets_the_note_behind_the_same_persona() -> Non
         ("Who are you?", ["蜘蛛有几条腿？"], "蜘蛛有几条腿？（请只用中文回答。）"),
         ("你是谁？", ["Who are you then?"], "Who are you then? (Please answer in English only.)"),
         ("你是谁？", ["Wie heißt du denn?"], "Wie heißt du denn?"),
+        ("Who are you?", ["请用英语再说一遍。"], "请用英语再说一遍。"),
+        ("你是谁？", ["Please say it in Chinese."], "Please say it in Chinese."),
         ("你是谁？", ["你多大了？"], "你多大了？"),
         ("你是谁？", ["Wie heißt du denn?", "你多大了？"], "你多大了？（请只用中文回答。）"),
     ],
