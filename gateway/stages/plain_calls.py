@@ -40,12 +40,8 @@ LONGEST_RECORDING_S = 600.0
 """For `recognise`; `recognise_on` takes any."""
 SPEECHES_AT_ONCE = 16
 RECORDINGS_AT_ONCE = 8
-_AGAIN_S, _LONGEST_AGAIN_S = 0.25, 2.0
-"""Until replicas that read as many recordings as they can are asked once more: each time all of the
-sound is sent.
-"""
-_AGAIN_SHARE = 1 / 30
-"""Of the sound's length."""
+_AGAIN_S = 0.25
+"""Until replicas that read as many recordings as they can are asked once more."""
 _UNSPACED = frozenset({"zh", "ja", "th", "lo", "my", "yue"})
 _TEXT_CHARS = 1000
 """Of a text that a voice gets at once."""
@@ -218,13 +214,13 @@ class PlainCalls:
             )
         if self._refused:
             raise AtCapacityError("asr: what visitors have said is read first; try again later")
-        return await self._recognise(_recording(pcm, language))
+        return await self._recognise(pcm, language)
 
     async def _recognise(
-        self, request: asr_pb2.RecognizeRequest, *, admitted: bool = False
+        self, pcm: NDArray[np.int16], language: str, *, admitted: bool = False
     ) -> Recognised:
         answers = self._answers(
-            "asr", lambda stub: _OneAnswer(stub.Recognize(request)), admitted=admitted
+            "asr", lambda stub: _Recording(stub, pcm, language), admitted=admitted
         )
         async with aclosing(answers):
             told = await anext(answers)
@@ -241,19 +237,16 @@ class PlainCalls:
         """
         loop = asyncio.get_running_loop()
         until_s, place = loop.time() + within_s, object()
-        request = _recording(pcm, language)
-        again_s = _AGAIN_SHARE * len(pcm) / RECOGNISED_RATE_HZ
-        again_s = min(max(again_s, _AGAIN_S), _LONGEST_AGAIN_S)
         async with self._line:
             try:
                 while True:
                     try:
-                        return await self._recognise(request, admitted=True)
+                        return await self._recognise(pcm, language, admitted=True)
                     except AtCapacityError:
                         if loop.time() >= until_s:
                             raise
                     self._refused.add(place)
-                    await asyncio.sleep(again_s)
+                    await asyncio.sleep(_AGAIN_S)
             finally:
                 self._refused.discard(place)
 
@@ -318,6 +311,8 @@ class PlainCalls:
                 failed = our_error(error, service)
                 if begun or error.code() not in _ELSEWHERE:
                     raise failed from None
+            except AtCapacityError as error:
+                failed = error
             except TimeoutError:
                 raise StageLostError(f"{service}: it said nothing for {SILENCE_S:.0f} s") from None
             finally:
@@ -351,17 +346,34 @@ class PlainCalls:
                 yield state
 
 
-class _OneAnswer:
-    """A call with one answer, read as those with several are."""
+class _Recording:
+    """One that a replica is asked to read, once it says that it has a place for it: ten minutes of
+    sound to be refused would stand in the way of all sessions. Its one answer is read as those of
+    calls with several are.
+    """
 
-    def __init__(self, call: Any) -> None:
-        self._call = call
+    def __init__(self, stub: Any, pcm: NDArray[np.int16], language: str) -> None:
+        self._stub = stub
+        self._pcm = pcm
+        self._language = language
+        self._call: Any = None
+        self._cancelled = False
 
     async def __aiter__(self) -> AsyncIterator[Any]:
-        yield await self._call
+        """Raises AtCapacityError."""
+        self._call = self._stub.GetStatus(control_pb2.GetStatusRequest())
+        status = await self._call
+        if status.HasField("free_recordings") and not status.free_recordings:
+            raise AtCapacityError("recordings: it reads as many as it can; try again later")
+        request = await asyncio.to_thread(_recording, self._pcm, self._language)
+        if not self._cancelled:  # meanwhile
+            self._call = self._stub.Recognize(request)
+            yield await self._call
 
     def cancel(self) -> None:
-        self._call.cancel()
+        self._cancelled = True
+        if self._call is not None:
+            self._call.cancel()
 
 
 def _passages(words: Iterable[Any]) -> tuple[Passage, ...]:

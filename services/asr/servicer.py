@@ -207,7 +207,9 @@ class SpeechRecognitionServicer(asr_pb2_grpc.SpeechRecognitionServicer):
         self, request: control_pb2.GetStatusRequest, context: _CONTEXT
     ) -> control_pb2.ServiceStatus:
         engines = [engine_status(bundle, state) for bundle, state in self.engine_states()]
-        return self.leases.status(engines, self._hearing.known_languages)
+        status = self.leases.status(engines, self._hearing.known_languages)
+        status.free_recordings = self._recordings.free
+        return status
 
     def for_riva(self) -> riva.RivaRecognitionServicer:
         """The same for Riva's clients: networks, slots and limits are shared."""

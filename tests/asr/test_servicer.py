@@ -142,11 +142,13 @@ async def test_recordings_are_limited_and_free_their_place() -> None:
     async with serving(hearing, slots=1) as stub:
         first = stub.Recognize(recording(QUESTION))
         await asyncio.wait_for(hearing.asked.wait(), 30)
+        assert (await status(stub)).free_recordings == 0
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stub.Recognize(recording(QUESTION))
         assert caught.value.code() is Code.RESOURCE_EXHAUSTED
         hearing.hold.set()
         assert (await first).text == "40"
+        assert (await status(stub)).free_recordings == 1
         assert (await stub.Recognize(recording(QUESTION))).text == "40"
 
 

@@ -96,10 +96,15 @@ class CallLimit:
         self._most = most
         self._what = what
 
+    @property
+    def free(self) -> int:
+        """How many more would be answered."""
+        return self._most - self.running
+
     @contextlib.contextmanager
     def hold(self) -> Iterator[None]:
         """Counted for as long as the context lasts. Raises AtCapacityError."""
-        if self.running >= self._most:
+        if self.free <= 0:
             raise AtCapacityError(f"{self._what}: {self.running} are being answered already")
         self.running += 1
         try:

@@ -114,7 +114,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServiceStatus(_message.Message):
-    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages", "clock", "capacity")
+    __slots__ = ("service", "instance", "version", "engines", "slots", "free_slots", "languages", "clock", "capacity", "free_recordings")
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -124,6 +124,7 @@ class ServiceStatus(_message.Message):
     LANGUAGES_FIELD_NUMBER: _ClassVar[int]
     CLOCK_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    FREE_RECORDINGS_FIELD_NUMBER: _ClassVar[int]
     service: str
     instance: str
     version: str
@@ -133,7 +134,8 @@ class ServiceStatus(_message.Message):
     languages: _containers.RepeatedScalarFieldContainer[str]
     clock: ClockReading
     capacity: Capacity
-    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ..., clock: _Optional[_Union[ClockReading, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ...) -> None: ...
+    free_recordings: int
+    def __init__(self, service: _Optional[str] = ..., instance: _Optional[str] = ..., version: _Optional[str] = ..., engines: _Optional[_Iterable[_Union[EngineStatus, _Mapping]]] = ..., slots: _Optional[int] = ..., free_slots: _Optional[int] = ..., languages: _Optional[_Iterable[str]] = ..., clock: _Optional[_Union[ClockReading, _Mapping]] = ..., capacity: _Optional[_Union[Capacity, _Mapping]] = ..., free_recordings: _Optional[int] = ...) -> None: ...
 
 class Capacity(_message.Message):
     __slots__ = ("service", "instance", "machine", "sessions", "free_slots", "refusal", "unit_cost_s", "units_per_s", "late_p95_s", "predicted_p95_s", "alone_p95_s", "slack", "session_cores", "used_cores", "run_queue_share", "memory_bytes", "free_memory_bytes", "duty")
