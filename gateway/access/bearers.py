@@ -7,7 +7,6 @@ Claims: `sub`, whose sessions they are; `exp`; `aud`; `iss` where one is asked f
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from gateway.access.callers import Caller, Role
 from gateway.access.keys import JwtSection
 from visavis.serving.errors import SettingsError, VisavisError
 from visavis.serving.settings import secret_in
-from visavis.serving.way_out import way_to, why_not
+from visavis.serving.way_out import UNPACKED, json_in, way_to, whole, why_not
 
 log = logging.getLogger(__name__)
 
@@ -135,16 +134,19 @@ class Bearers:
             if not self._remote:
                 self._take(await asyncio.to_thread(self._file.read_bytes))
                 return
-            async with httpx.AsyncClient(timeout=_FETCH_S, **way_to(self._section.jwks)) as http:
-                answer = await http.get(self._section.jwks)
-            self._take(answer.raise_for_status().content)
+            url = self._section.jwks
+            async with (
+                httpx.AsyncClient(timeout=_FETCH_S, headers=UNPACKED, **way_to(url)) as http,
+                http.stream("GET", url) as answer,
+            ):
+                self._take(await whole(answer.raise_for_status()))
         except (OSError, ValueError, httpx.HTTPError, jwt.PyJWTError, SettingsError) as error:
             told = why_not(self._section.jwks, error)
             log.warning("jwt.jwks: %s tells no keys: %s", self._section.jwks, told)
 
     def _take(self, content: bytes) -> None:
         """Raises ValueError, PyJWTError."""
-        told = json.loads(content)
+        told = json_in(content)
         if not isinstance(told, dict):
             raise ValueError("a set of keys is an object")
         known = jwt.PyJWKSet.from_dict(told).keys

@@ -11,7 +11,7 @@ import json
 import logging
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +25,14 @@ from gateway.api.events import explain
 from gateway.tools.offers import ToolOffer
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.lifetime.supervision import Keeper
-from visavis.serving.way_out import by_proxy, way_to
+from visavis.serving.way_out import (
+    LARGEST_ANSWER_BYTES,
+    TOO_LONG,
+    UNPACKED,
+    by_proxy,
+    check_unpacked,
+    way_to,
+)
 
 log = logging.getLogger(__name__)
 
@@ -249,10 +256,43 @@ async def _client_of(server: McpServer, stack: AsyncExitStack) -> Any:
 
         # A server may hold an answer open for as long as it works on it: a call has its own limit.
         timeout = httpx2.Timeout(CONNECT_S, read=300.0)
-        http = httpx2.AsyncClient(headers=server.headers, timeout=timeout, **way_to(server.url))
+        http = httpx2.AsyncClient(
+            headers=UNPACKED | server.headers,
+            timeout=timeout,
+            event_hooks={"response": [_bound]},
+            **way_to(server.url),
+        )
         await stack.enter_async_context(http)
         where = streamable_http_client(server.url, http_client=http)
     return Client(where, cache=None)
+
+
+async def _bound(answer: Any) -> None:
+    """Have what is read whole be no longer than `way_out.whole` reads; one event of a stream of
+    them may have a megabyte, as the package has it.
+    """
+    import httpx2
+
+    class Bounded(httpx2.AsyncByteStream):
+        """The package tells the model why it fails."""
+
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            check_unpacked(answer)
+            received = 0
+            async for piece in self._stream:
+                received += len(piece)
+                if received > LARGEST_ANSWER_BYTES:
+                    raise httpx2.StreamError(TOO_LONG)
+                yield piece
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    if not answer.headers.get("content-type", "").startswith("text/event-stream"):
+        answer.stream = Bounded(answer.stream)
 
 
 async def _listed(client: Any) -> list[Any]:

@@ -1,15 +1,18 @@
-"""How servers are reached where the environment names a proxy: those of others by it.
+"""How servers of others are reached, by the proxy that the environment names, and how much of what
+they say is read.
 
-The processes of a stack reach each other past it.
+The processes of a stack reach each other past that proxy.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import json
 import re
 import ssl
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import TypedDict
+from typing import Any, Protocol, TypedDict
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -21,6 +24,11 @@ PAST_PROXIES = ("grpc.enable_http_proxy", 0)
 """Of a channel's options. Left to itself gRPC asks the proxy of `http_proxy` for every address,
 even one on this machine.
 """
+LARGEST_ANSWER_BYTES = 8_000_000
+"""Of a server of others, where the answer is read whole."""
+TOO_LONG = f"the answer is longer than {LARGEST_ANSWER_BYTES / 1e6:g} MB"
+UNPACKED = {"Accept-Encoding": "identity"}
+"""Header of a request: of what comes packed, some hundred bytes could be gigabytes."""
 _PROXY = re.compile(r"https?://(.*@)?([^\s@/\[\]:]+|\[[^\s@/\[\]]+\])(:\d{1,5})?/?")
 _VARIABLES = {"https": "https", "wss": "https", "http": "http", "ws": "http"}
 """By the scheme of an address, the variable that names its proxy."""
@@ -50,6 +58,52 @@ class SocketWay(TypedDict):
 def socket_way_to(url: str) -> SocketWay:
     """The same for a WebSocket. Raises SettingsError."""
     return SocketWay(proxy=proxy_to(url), ssl=client_context() if url.startswith("wss:") else None)
+
+
+class Told(Protocol):
+    """An answer whose body is still to come, of httpx."""
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def aiter_raw(self) -> AsyncIterator[bytes]: ...
+
+
+async def whole(answer: Told) -> bytes:
+    """What a server says to a request that wants it `UNPACKED`.
+
+    Raises ValueError where it is longer than LARGEST_ANSWER_BYTES, or packed all the same.
+    """
+    check_unpacked(answer)
+    said = await beginning_of(answer, LARGEST_ANSWER_BYTES)
+    if len(said) > LARGEST_ANSWER_BYTES:
+        raise ValueError(TOO_LONG)
+    return said
+
+
+def json_in(said: bytes | str) -> Any:
+    """Raises ValueError, also where it is nested too deeply."""
+    try:
+        return json.loads(said)
+    except RecursionError as error:
+        raise ValueError("JSON that is nested too deeply") from error
+
+
+def check_unpacked(answer: Told) -> None:
+    """Raises ValueError."""
+    packed = answer.headers.get("content-encoding", "identity")
+    if packed != "identity":
+        raise ValueError(f"the answer is packed ({packed[:20]}), though that was not asked for")
+
+
+async def beginning_of(answer: Told, most_bytes: int) -> bytes:
+    """What a server says, as it comes, read no further than to where it is longer than that."""
+    said = bytearray()
+    async for piece in answer.aiter_raw():
+        said += piece
+        if len(said) > most_bytes:
+            break
+    return bytes(said)
 
 
 def proxy_to(url: str) -> str | None:

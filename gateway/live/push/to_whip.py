@@ -26,6 +26,7 @@ from gateway.playout.sinks.tracks import MediaClock, PassTrack, add_pass_track
 from gateway.playout.sinks.webrtc import configuration
 from visavis.serving.errors import InvalidInputError
 from visavis.serving.trust import client_context
+from visavis.serving.way_out import UNPACKED, beginning_of
 from visavis.wire.media import VideoCodec
 
 _CONNECT_S = 10.0
@@ -135,7 +136,7 @@ class WhipPush:
             raise PushError("the connection is lost")
 
     def _http(self) -> httpx.AsyncClient:
-        headers = {"Accept-Encoding": "identity"}
+        headers = dict(UNPACKED)
         if self._address.key:
             headers["Authorization"] = f"Bearer {self._address.key}"
         verify = self._tls if self._tls is not None else False
@@ -153,7 +154,7 @@ class WhipPush:
                 try:
                     offer = http.stream("POST", url, content=sdp, headers={"Content-Type": SDP})
                     async with offer as told:
-                        answer = await _beginning_of(told)
+                        answer = await beginning_of(told, LONGEST_SDP)
                 except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
                     raise PushError(f"it cannot be reached: {type(error).__name__}") from None
                 if told.status_code not in (307, 308):
@@ -195,19 +196,6 @@ class WhipPush:
             raise PushError("the endpoint does not take H.264", permanent=True) from None
         except Exception as error:  # aiortc raises whatever its parser met
             raise PushError("the endpoint's answer is no SDP that fits the offer") from error
-
-
-async def _beginning_of(told: httpx.Response) -> bytes:
-    """What an endpoint says, read no further than to where it is too long.
-
-    As it comes: unpacked, some hundred bytes could be gigabytes.
-    """
-    said = bytearray()
-    async for piece in told.aiter_raw():
-        said += piece
-        if len(said) > LONGEST_SDP:
-            break
-    return bytes(said)
 
 
 def _h264() -> list[Any]:

@@ -31,7 +31,7 @@ from websockets.asyncio.client import ClientConnection
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.platforms.connection import QUIET, PlatformError, RefusedError, told
 from visavis.serving.lifetime.supervision import cancelled_at_last
-from visavis.serving.way_out import socket_way_to, way_to, why_not
+from visavis.serving.way_out import UNPACKED, json_in, socket_way_to, way_to, whole, why_not
 
 log = logging.getLogger(__name__)
 
@@ -140,7 +140,7 @@ class Bilibili:
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
         """See `Adapter`."""
         async with httpx.AsyncClient(
-            base_url=self._url, timeout=_TIMEOUT_S, **way_to(self._url)
+            base_url=self._url, headers=UNPACKED, timeout=_TIMEOUT_S, **way_to(self._url)
         ) as http:
             begun = await self._begin(http)
             link = begun.links[self._tries % len(begun.links)]
@@ -228,8 +228,8 @@ class Bilibili:
             self._key, self._secret, content, secrets.token_hex(16), round(time.time())
         )
         try:
-            answer = await http.post(path, content=content, headers=headers)
-            found: Any = answer.json()
+            async with http.stream("POST", path, content=content, headers=headers) as answer:
+                found: Any = json_in(await whole(answer))
         except (httpx.HTTPError, ValueError) as error:
             raise PlatformError(f"bilibili: {path}: {why_not(self._url, error)}") from error
         if not isinstance(found, dict) or found.get("code") != 0:
@@ -249,7 +249,7 @@ async def _beat(socket: ClientConnection) -> None:
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        found = json_in(body)
     except ValueError as error:
         raise PlatformError("bilibili: a message that is no JSON") from error
     return found if isinstance(found, dict) else {}

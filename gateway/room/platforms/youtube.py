@@ -18,7 +18,7 @@ import httpx
 
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.platforms.connection import PlatformError, RefusedError, shortened, told
-from visavis.serving.way_out import way_to, why_not
+from visavis.serving.way_out import UNPACKED, json_in, way_to, whole, why_not
 
 URL = "https://www.googleapis.com/youtube/v3"
 LONGEST_POST = 200
@@ -110,7 +110,7 @@ class YouTube:
             else {"X-Goog-Api-Key": self._api_key}
         )
         return httpx.AsyncClient(
-            base_url=self._url, headers=headers, timeout=timeout_s, **way_to(self._url)
+            base_url=self._url, headers=headers | UNPACKED, timeout=timeout_s, **way_to(self._url)
         )
 
     async def _look_up(self, http: httpx.AsyncClient) -> str:
@@ -132,8 +132,8 @@ class YouTube:
         body: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
         try:
-            answer = await http.request(method, path, params=asked, json=body)
-            found: Any = answer.json()
+            async with http.stream(method, path, params=asked, json=body) as answer:
+                found: Any = json_in(await whole(answer))
         except (httpx.HTTPError, ValueError) as error:
             raise PlatformError(f"youtube: {path}: {why_not(self._url, error)}") from error
         with _reading(path):

@@ -31,7 +31,15 @@ from visavis.serving.errors import (
     SettingsError,
     VisavisError,
 )
-from visavis.serving.way_out import by_proxy, way_to, why_not
+from visavis.serving.way_out import (
+    UNPACKED,
+    beginning_of,
+    by_proxy,
+    json_in,
+    way_to,
+    whole,
+    why_not,
+)
 
 log = logging.getLogger(__name__)
 
@@ -106,8 +114,7 @@ class OpenAiCompatibleBackend:
         self._not_taken: set[str] = set()
         """Fields that the server has refused, and is not sent any more."""
         self._client = httpx.AsyncClient(
-            # Read as it comes: unpacked, some hundred bytes could be gigabytes.
-            headers={"Accept-Encoding": "identity"}
+            headers=UNPACKED
             | ({"Authorization": f"Bearer {key}"} if (key := _checked_key(api_key)) else {}),
             timeout=httpx.Timeout(read_timeout_s, connect=connect_timeout_s),
             limits=httpx.Limits(max_connections=2 * slots, max_keepalive_connections=slots),
@@ -120,13 +127,14 @@ class OpenAiCompatibleBackend:
         Raises EngineLoadError.
         """
         try:
-            answer = await self._client.get(f"{self._url}/models")
+            async with self._client.stream("GET", f"{self._url}/models") as answer:
+                told = await whole(answer)
             if answer.status_code in (404, 405):
                 models: list[dict[str, Any]] = []  # Not every server has a list.
             elif answer.is_success:
-                models = [{**entry, "id": entry["id"]} for entry in answer.json()["data"] or []]
+                models = [{**entry, "id": entry["id"]} for entry in json_in(told)["data"] or []]
             else:
-                raise self._status_error(answer.status_code, answer.text)
+                raise self._status_error(answer.status_code, told.decode(errors="replace"))
         except httpx.HTTPError as error:
             raise EngineLoadError(f"{self._explain(error)}; check `url`") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -177,7 +185,7 @@ class OpenAiCompatibleBackend:
                             async for delta in deltas:
                                 yield delta
                         return
-                    text = await _error_text(answer)
+                    text = (await beginning_of(answer, _MAX_ERROR_BYTES)).decode(errors="replace")
                 refused = _refused_field(text) if answer.status_code in (400, 422) else ""
                 if refused not in body or refused in self._extra:
                     error = self._status_error(answer.status_code, text)
@@ -273,16 +281,6 @@ def _base_url(url: str) -> str:
             "(needed by the openai backend)"
         )
     return base
-
-
-async def _error_text(answer: httpx.Response) -> str:
-    """The beginning of an error's body: a server may send any amount."""
-    body = b""
-    async for piece in answer.aiter_raw():
-        body += piece
-        if len(body) > _MAX_ERROR_BYTES:
-            break
-    return body[:_MAX_ERROR_BYTES].decode(errors="replace")
 
 
 async def _deltas(answer: httpx.Response) -> AsyncGenerator[Delta, None]:

@@ -304,6 +304,8 @@ async def test_keys_come_from_an_address(tmp_path: Path) -> None:
         def do_GET(self) -> None:
             self.send_response(200)
             self.end_headers()
+            if self.path == "/long.json":
+                self.wfile.write(b" " * 8_000_000)
             self.wfile.write(jwks(one=PRIVATE).encode())
 
         def log_message(self, *_: object) -> None:
@@ -311,9 +313,12 @@ async def test_keys_come_from_an_address(tmp_path: Path) -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Told)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    known = bearers(tmp_path, jwks=f"http://127.0.0.1:{server.server_port}/keys.json")
+    url = f"http://127.0.0.1:{server.server_port}"
+    known = bearers(tmp_path, jwks=f"{url}/keys.json")
     signed = jwt.encode(claims(), PRIVATE, algorithm="RS256")
     caller = await known.read(signed)
+    with pytest.raises(BadBearerError, match="not known"):
+        await bearers(tmp_path, jwks=f"{url}/long.json").read(signed)
     server.shutdown()
     server.server_close()
     assert caller.name == "jwt:ann"

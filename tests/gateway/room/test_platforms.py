@@ -6,10 +6,14 @@ import asyncio
 import math
 import time
 import zlib
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
 import pytest
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
 
 from gateway.room.choosing.comments import Author, Comment, Kind
 from gateway.room.moving import sent_of
@@ -35,6 +39,7 @@ from tests.gateway.room.platform_servers import (
     TwitchServer,
     YouTubeServer,
     frame,
+    http_server,
 )
 from visavis.serving.lifetime.supervision import ends_unless
 
@@ -314,6 +319,24 @@ async def test_what_cannot_be_read_of_youtube_is_asked_for_ever_more_seldom(
         waits = await wait.told(connection)
     assert connection.phase is Phase.WAITING and "cannot be read" in connection.message
     assert 5 < waits[3] < 11
+
+
+@pytest.mark.parametrize(
+    ("piece", "times", "why"),
+    [(b" " * 1_000_000, 20, "longer than 8 MB"), (b"[" * 100_000, 1, "nested too deeply")],
+)
+async def test_an_answer_that_nobody_could_read_is_told(piece: bytes, times: int, why: str) -> None:
+    async def answered(_: Request) -> Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            for _ in range(times):
+                yield piece
+
+        return StreamingResponse(pieces())
+
+    async with http_server(Route("/{path:path}", answered, methods=["GET", "POST"])) as url:
+        for adapter in (YouTube("chat1", api_key="k", url=url), Bilibili(KEY, SECRET, 7, "c", url)):
+            with pytest.raises(PlatformError, match=why):
+                await read(adapter, 1)
 
 
 async def test_youtube_is_read_while_nobody_is_told_that_what_he_posts_is_there(

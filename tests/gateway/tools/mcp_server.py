@@ -49,6 +49,11 @@ def fetch() -> EmbeddedResource:
 
 
 @server.tool()
+def flood() -> str:
+    return " " * 8_000_000
+
+
+@server.tool()
 async def wait() -> str:
     _tell_begun()
     await asyncio.Event().wait()

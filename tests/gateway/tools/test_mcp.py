@@ -96,7 +96,7 @@ async def test_answers_call_a_server_and_what_goes_wrong_is_told_in_words(
     begin, *_ = doubles.seen.of("llm", "begin")
     offered = {t.name: t for t in begin.begin.request.tools}
     assert set(offered) == {
-        f"shop_{name}" for name in ("add", "fail", "weigh", "fetch", "wait", "hold", "end")
+        f"shop_{name}" for name in ("add", "fail", "weigh", "fetch", "flood", "wait", "hold", "end")
     }
     assert offered["shop_add"].description == "Add two numbers."
     assert json.loads(offered["shop_add"].parameters_json)["required"] == ["a", "b"]
@@ -179,12 +179,14 @@ async def test_a_server_that_does_one_thing_after_the_other_is_let_finish(
 
 
 @contextlib.asynccontextmanager
-async def over_http(headers: list[str], turn: asyncio.Lock | None = None) -> AsyncIterator[str]:
+async def over_http(
+    headers: list[str], turn: asyncio.Lock | None = None, *, json: bool = False
+) -> AsyncIterator[str]:
     """Where the server is found in this process; takes what is shown to it as x-key.
 
-    turn: whatever is asked waits for it.
+    turn: whatever is asked waits for it. json: it answers so, not by events.
     """
-    app = mcp_server.server.streamable_http_app()
+    app = mcp_server.server.streamable_http_app(json_response=json)
 
     async def noting(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
@@ -214,6 +216,18 @@ async def test_of_two_servers_over_http_each_offers_what_is_allowed_and_one_name
         finally:
             await servers.stop()
     assert set(headers) == {"7"}
+
+
+async def test_of_an_answer_that_is_too_long_the_model_is_told_so_alone() -> None:
+    async with over_http([], json=True) as url:
+        servers = McpServers({"shop": McpServer(url=url)})
+        await servers.start()
+        try:
+            done, told = await servers.call("shop_flood", "{}")
+            assert not done and "longer than 8 MB" in told and len(told) < 200
+            assert await servers.call("shop_add", '{"a": 2, "b": 2}') == (True, "4")
+        finally:
+            await servers.stop()
 
 
 @pytest.mark.parametrize(
