@@ -87,7 +87,8 @@ class GatewaySettings(Settings):
         1000,
         ge=4,
         le=1_000_000,
-        description="Connections at once, of all kinds but WebRTC; more are answered 503",
+        description="Connections at once, of all kinds but WebRTC; more are answered 503, and half "
+        "of that from one address that is neither loopback's nor of trusted_proxies",
     )
     head_timeout_s: float = Field(
         10.0, gt=0, description="Longest wait for a request's head, from the connection on"

@@ -2,12 +2,16 @@
 
 uvicorn waits for ever for a request's head and body, and for a client that does not read. Each of
 these holds a file descriptor, a body a task as well: some hundreds of them, and no visitor gets in.
-`Watch` judges and does no I/O; `ConnectionGuard` looks at all connections, once a second.
+`Watch` judges and does no I/O; `ConnectionGuard` looks at all connections, once a second, and has
+any one client leave half of their number to others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -124,15 +128,29 @@ class Connection(Protocol):
 class ConnectionGuard:
     """All connections of one web server."""
 
-    def __init__(self, patience: Patience, clock: Clock | None = None) -> None:
+    def __init__(
+        self, patience: Patience, proxies: Iterable[str] = (), clock: Clock | None = None
+    ) -> None:
+        """proxies: addresses or networks, each of whose connections may be anybody's."""
         self.patience = patience
+        self._proxies = [ipaddress.ip_network(proxy) for proxy in proxies]
         self._clock = clock or MonotonicClock()
         self._watches: dict[Connection, Watch] = {}
+        self._clients: dict[Connection, str] = {}
+        """Of the connections that there is room for."""
+        self._held: Counter[str] = Counter()
+        """So many each client has of them."""
         self._next: asyncio.TimerHandle | None = None
 
-    def add(self, connection: Connection) -> bool:
-        """Whether there is room for it; it is looked after in any case."""
-        room = len(self._watches) < self.patience.connections
+    def add(self, connection: Connection, address: str) -> bool:
+        """Whether there is room for it, and its client has less than half of it; it is looked after
+        in any case. address: where it comes from; "": by no network.
+        """
+        most, client = self.patience.connections, self._client_at(address)
+        room = len(self._clients) < most and (not client or self._held[client] < most // 2)
+        if room:
+            self._clients[connection] = client
+            self._held[client] += 1
         self._watches[connection] = Watch(self._clock.now())
         if self._next is None:
             self._look_later()
@@ -141,6 +159,27 @@ class ConnectionGuard:
     def drop(self, connection: Connection) -> None:
         """It is gone, or another one has taken its place."""
         self._watches.pop(connection, None)
+        client = self._clients.pop(connection, None)
+        if client is not None:
+            self._held[client] -= 1
+            if not self._held[client]:
+                del self._held[client]
+
+    def _client_at(self, address: str) -> str:
+        """By which name his connections are counted together; "": they may be those of many.
+
+        Of IPv6 a client has a network of 64 bits at the least.
+        """
+        if not address:
+            return ""
+        at = ipaddress.ip_address(address)
+        if isinstance(at, ipaddress.IPv6Address):
+            at = at.ipv4_mapped or at
+        if at.is_loopback or any(at in proxy for proxy in self._proxies):
+            return ""
+        if isinstance(at, ipaddress.IPv6Address):
+            return str(ipaddress.IPv6Network((int(at), 64), strict=False))
+        return str(at)
 
     def _look_later(self) -> None:
         loop = asyncio.get_running_loop()

@@ -76,7 +76,7 @@ class _Http(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._room = self._guard.add(self)
+        self._room = self._guard.add(self, _address_of(self.client))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.drop(self)
@@ -88,7 +88,8 @@ class _Http(H11Protocol):
         self._received_bytes += len(data)
         if not self._room and not data.startswith(_ALWAYS_HEARD):
             metrics.connections_refused.labels("too_many").inc()
-            self._tell(503, "at_capacity", "the gateway has too many connections; try again later")
+            message = "too many connections, of your address or in all; try again later"
+            self._tell(503, "at_capacity", message)
             return
         super().data_received(data)
 
@@ -132,6 +133,10 @@ class _Http(H11Protocol):
         self.transport.close()
 
 
+def _address_of(client: tuple[str, int] | None) -> str:
+    return client[0] if client is not None else ""
+
+
 def _answer(status: int, code: str, message: str, said: Mapping[str, str]) -> bytes:
     body = json.dumps({"error": {"code": code, "message": message}}).encode()
     headers = {
@@ -171,7 +176,7 @@ class _Sockets(WebSocketsSansIOProtocol):
             link = self.transport.get_extra_info("socket")
             with contextlib.suppress(OSError):  # not over TCP
                 link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
-        self._guard.add(self)
+        self._guard.add(self, _address_of(self.client))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._guard.drop(self)
@@ -311,7 +316,7 @@ def server_config(
 
     To be made once logging is set up.
     """
-    guard = ConnectionGuard(Patience.of(settings))
+    guard = ConnectionGuard(Patience.of(settings), settings.trusted_proxies)
     said = security_headers(settings.embed_origins, settings.allowed_origins)
     config = _Config(
         SecurityHeaders(app, said, loopback=settings.loopback),

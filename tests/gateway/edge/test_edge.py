@@ -21,7 +21,7 @@ from fastapi.routing import APIRoute
 
 from gateway.api.access import origins_pattern
 from gateway.edge import self_signed
-from gateway.edge.patience import Look, Patience, Verdict, Waits, Watch
+from gateway.edge.patience import ConnectionGuard, Look, Patience, Verdict, Waits, Watch
 from gateway.edge.tls import Tls, open_tls
 from gateway.playout.sinks.ice import IceServers
 from gateway.playout.sinks.webrtc import configuration
@@ -458,6 +458,36 @@ async def test_a_connection_too_many_is_told_so_and_a_sign_of_life_is_given(rig:
 
 
 PATIENCE = Patience(connections=4, head_s=10, body_s=20, body_bytes_s=1000, stalled_s=30)
+
+
+class Open:
+    """A connection that does nothing."""
+
+    def look(self) -> Look:
+        return Look(Waits.NOTHING, None, 0, 0)
+
+    def late(self) -> None: ...
+
+    def cut_off(self) -> None: ...
+
+
+@pytest.mark.asyncio
+async def test_one_client_leaves_half_of_the_connections_to_others() -> None:
+    guard = ConnectionGuard(PATIENCE, ["10.0.0.0/8"])
+    one, again = Open(), Open()
+    assert guard.add(one, "2001:db8::1") and guard.add(Open(), "2001:db8::2")
+    assert not guard.add(Open(), "2001:db8::3")
+    guard.drop(one)
+    assert guard.add(again, "2001:db8::3")
+    assert guard.add(Open(), "2001:db8:0:1::1") and guard.add(Open(), "::ffff:192.0.2.1")
+    assert not guard.add(Open(), "192.0.2.2"), "there are no more of them"
+
+    for many in ("10.1.2.3", "127.0.0.1", ""):
+        guard = ConnectionGuard(PATIENCE, ["10.0.0.0/8"])
+        assert [guard.add(Open(), many) for _ in range(5)] == [True] * 4 + [False]
+    for mapped in ("::ffff:192.0.2.1", "192.0.2.1"):
+        guard = ConnectionGuard(PATIENCE)
+        assert [guard.add(Open(), mapped) for _ in range(3)] == [True, True, False]
 
 
 def test_a_body_that_comes_fast_enough_may_take_long() -> None:
