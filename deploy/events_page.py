@@ -23,7 +23,8 @@ Written by `python -m deploy.events_page` from `gateway/api/events.py`; [apps.md
 they follow one another. All of them are JSON objects with a `type`, on the WebSocket
 `/v1/sessions/{id}/events`. What has no value is left out. Other kinds and other fields may come:
 ignore what you do not know. (What the gateway is sent has to be known to it: a message with an
-unknown field is answered with an `error`.)
+unknown field is answered with an `error`.) As many clients as `max_viewers` (64) says, and 16 more,
+may listen at once; the next one is refused with 503.
 """
 _PLAIN = {
     "string": "text",

@@ -54,9 +54,13 @@ async def events(socket: WebSocket, session_id: str) -> None:
     session = await session_at(socket, gateway, session_id)
     if session is None:
         return
-    await accept(socket)
-    looks_on = caller_of(socket).role is Role.VIEWER
+    try:
+        session.check_listeners()
+    except VisavisError as error:
+        await refuse(socket, error)
+        return
     listener = session.listen()
+    looks_on = caller_of(socket).role is Role.VIEWER
     late: list[str] = []
 
     async def send() -> None:
@@ -85,6 +89,7 @@ async def events(socket: WebSocket, session_id: str) -> None:
                 listener.tell(answer)
 
     try:
+        await accept(socket)
         await while_connected(send(), receive())
     finally:
         session.unlisten(listener)

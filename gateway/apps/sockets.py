@@ -123,6 +123,7 @@ async def speech(socket: WebSocket, session_id: str) -> None:
             raise InvalidInputError("speech: the server speaks here; make a session with spoken_by")
         if caller_of(socket).role is Role.VIEWER:
             raise ForbiddenError("speech: a viewer brings none")
+        session.check_listeners()
         with gateway.sessions.in_use(session.id):
             await session.wake()
             await session.take_microphone(holder)
@@ -130,7 +131,6 @@ async def speech(socket: WebSocket, session_id: str) -> None:
         session.release_microphone(holder)
         await refuse(socket, error)
         return
-    await accept(socket)
     listener = session.listen()
 
     async def send() -> None:
@@ -151,6 +151,7 @@ async def speech(socket: WebSocket, session_id: str) -> None:
                 listener.tell(ErrorEvent(code=code_of(error)[1], message=str(error)))
 
     try:
+        await accept(socket)
         await while_connected(send(), receive())
     finally:
         session.unlisten(listener)

@@ -57,7 +57,7 @@ from gateway.talk.microphone import RATE_HZ as MIC_RATE_HZ
 from gateway.talk.microphone import MicBundle, Microphone, level_of
 from gateway.talk.speech_over import BargeIn
 from gateway.talk.turn import Begun, Turn
-from visavis.serving.errors import InvalidInputError
+from visavis.serving.errors import AtCapacityError, InvalidInputError
 from visavis.serving.logs import log_context
 from visavis.wire import media
 from visavis.wire.bus import Bus
@@ -67,6 +67,8 @@ from visavis.wire.subjects import Kind
 
 # Of speech that comes over WebRTC, as good as most voices are made.
 BROUGHT_RATE_HZ = 24_000
+_LISTENERS_BESIDES = 16
+"""To its events, besides those who watch it: programs, and connections that were lost."""
 
 
 class Session:
@@ -98,6 +100,7 @@ class Session:
         self._clock = MonotonicClock()
         self._background = Background()
         self._hub = EventHub()
+        self._most_listeners = settings.max_viewers + _LISTENERS_BESIDES
         self._conversation = Conversation(
             system_message(persona, options.language),
             answer_timeout_s=settings.answer_timeout_s,
@@ -396,6 +399,12 @@ class Session:
     def turn(self) -> Turn | None:
         """The turn that is open, held ones included; to be read."""
         return self._conversation.turn
+
+    def check_listeners(self) -> None:
+        """Raises AtCapacityError where as many listen as may watch, and some more."""
+        if self._hub.listeners >= self._most_listeners:
+            most = self._most_listeners
+            raise AtCapacityError(f"listeners: the session has {most} already, the most allowed")
 
     def listen(self) -> Listener:
         """The session's events from now on, after its present state."""

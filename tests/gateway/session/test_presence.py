@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import grpc
 import httpx
@@ -171,6 +172,19 @@ async def test_no_more_viewers_than_allowed_however_fast_they_come(
             pass
     assert inside.microphone.holder is None
     await viewer.close()
+
+
+async def test_no_more_listen_to_a_session_than_may_watch_it_and_some_programs(
+    client: GatewayClient, http: httpx.AsyncClient
+) -> None:
+    path = f"/v1/sessions/{await new_session(http)}/events"
+    async with contextlib.AsyncExitStack() as all_:
+        for _ in range(17):
+            await all_.enter_async_context(client.connect(path))
+        with pytest.raises(websockets.InvalidStatus) as refusal:
+            await client.connect(path)
+    assert refusal.value.response.status_code == 503
+    assert b"listeners: " in (refusal.value.response.body or b"")
 
 
 async def test_a_browser_that_vanishes_gives_up_its_slots_before_its_connection_is_given_up(
