@@ -50,7 +50,8 @@ async def list_face_outputs(gateway: TheGateway) -> FaceOutputList:
 )
 async def connect_face_output(session: TheSession, gateway: TheGateway, name: Name) -> Response:
     """Send the session's face there from now on: by VMC or as Live Link Face, as the operator has
-    said. It holds the session as a viewer does. 409: another session has it.
+    said. It holds the session as a viewer does: that does not expire until it is disconnected. 409:
+    another session has it.
     """
     destination = gateway.settings.destinations.get(name)
     if destination is None:
