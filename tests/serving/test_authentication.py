@@ -314,7 +314,9 @@ async def test_by_tls_both_sides_show_certificates_of_one_authority(tmp_path: Pa
     await server.stop(0)
 
 
-async def test_a_bus_by_tls_is_believed_by_its_authority(tmp_path: Path) -> None:
+async def test_a_bus_by_tls_is_believed_by_its_authority_and_left_in_order_once_it_is_gone(
+    tmp_path: Path,
+) -> None:
     ours, theirs = Issuer(tmp_path, "ours"), Issuer(tmp_path, "theirs")
     shown = ours.certificates("localhost")
     config = tmp_path / "bus.conf"
@@ -328,6 +330,11 @@ async def test_a_bus_by_tls_is_believed_by_its_authority(tmp_path: Path) -> None
         await bus.close()
         with pytest.raises(BusError):
             await Bus.connect(url, name="test", tls=Certificates(ca=theirs.ca).bus())
+        left = await Bus.connect(url, name="test", wait_s=10, tls=Certificates(ca=ours.ca).bus())
+    async with asyncio.timeout(30):
+        await left.next_loss(0)
+    await left.client.publish("vv.test", b"waits")
+    await left.close()  # in order, whatever is lost
 
 
 def test_half_of_the_certificates_is_an_error_that_says_so(tmp_path: Path) -> None:

@@ -225,8 +225,8 @@ class Bus:
         """Send what waits, as far as the server takes it in time, and disconnect."""
         self._closing = True
         # What waits for one that has gone is lost. TypeError: asyncio up to Python 3.13.5, where a
-        # connection is written to that is lost.
-        with contextlib.suppress(OSError, TimeoutError, TypeError):
+        # connection is written to that is lost; AttributeError: one by TLS.
+        with contextlib.suppress(OSError, TimeoutError, TypeError, AttributeError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
                 await self._client.close()
         await end_tasks(self._finishing)
