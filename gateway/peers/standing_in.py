@@ -358,13 +358,9 @@ class StandingIn:
                     await self._write_note(frozenset([owner_of(name)]))
                     told = record.model_dump(mode="json")
                     written.seq = await self._put(session_key(name), told, follows)
-            try:
-                await self._handover.take(record)
-            except VisavisError:
-                # The peer keeps it, and writes his own again: ours would say that it is nobody's.
-                with suppress(BusError):
-                    await self._drop(session_key(name))
-                raise
+            # Where that fails our record stays until the peer, who keeps it, has written his own
+            # again: should he be gone before, it is taken from there.
+            await self._handover.take(record)
         self._written[name] = written
         return True
 

@@ -25,7 +25,7 @@ from tests.gateway.doubles import Doubles
 from tests.gateway.peers.test_handover import HERE, begun, beside, drain, joined, made_in
 from tests.gateway.visiting import collect
 from visavis.client import GatewayClient, GatewayError, GatewaySession
-from visavis.serving.errors import BusError
+from visavis.serving.errors import BusError, VisavisError
 from visavis.wire.bucket import Records
 from visavis.wire.subjects import SESSIONS, begun_key, handover_subject, session_key
 
@@ -276,29 +276,34 @@ async def test_what_was_handed_over_to_another_one_meanwhile_is_not_taken_any_mo
     assert await rig.writer_of(session_key(name)) == name_of(gateway)
 
 
-async def test_what_could_not_be_handed_over_is_not_its_heir_s(
+async def test_what_could_not_be_handed_over_is_kept_by_its_gateway_and_outlives_it(
     gateway: RunningGateway, dying: RunningGateway, rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """He would take it from its gateway, which still has it."""
     (name,) = await made_in(dying, 1)
     await rig.keeps(name)
-    take, tell, writers = gateway.inside.handover.take, dying.inside.peers.tell, list[str]()
+    take, tell, had = gateway.inside.handover.take, dying.inside.peers.tell, list[bool]()
 
     async def failing(record: SessionRecord) -> Session:
-        if not writers:
+        if not had:
             raise BusError("nobody answers")
         return await take(record)
 
     async def telling(peer: Peer, message: dict[str, Any]) -> None:
         try:
             await tell(peer, message)
-        finally:
-            writers.append(await rig.writer_of(session_key(name)))
+        except VisavisError:
+            had.extend(door.inside.sessions.has(name) for door in (gateway, dying))
+            await die(dying)
+            raise
 
     monkeypatch.setattr(gateway.inside.handover, "take", failing)
     monkeypatch.setattr(dying.inside.peers, "tell", telling)
-    await drain(dying)
-    assert [writer == name_of(gateway) for writer in writers] == [False, True]
+    draining = drain(dying)
+    await until(lambda: had)
+    async with GatewayClient(gateway.url) as client:
+        await known(client, name)
+    assert had == [False, True]
+    draining.cancel()
 
 
 async def test_what_is_handed_over_while_the_bus_keeps_nothing_is_at_one_gateway_alone(
