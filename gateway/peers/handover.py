@@ -7,7 +7,6 @@ id: the peer answers for it from then on, and its visitors connect again at the 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gateway.background import Background
 from gateway.ledger.records import Timeline, TurnRecord
-from gateway.peers.peers import Peer, Peers
+from gateway.peers.peers import Peer, Peers, encoded
 from gateway.playout.outlets import OutletsRecord
 from gateway.playout.sinks.recording import FETCH_S
 from gateway.room.moving import shorten
@@ -316,8 +315,8 @@ def _newest_of(record: SessionRecord, most_bytes: int) -> dict[str, Any]:
     larger, only the newest.
     """
     told = record.model_dump(mode="json")
-    while (in_all := _bytes(told)) > most_bytes:
-        of_room = _bytes(told["room"])
+    while (in_all := len(encoded(told))) > most_bytes:
+        of_room = len(encoded(told["room"]))
         if of_room > in_all - of_room and shorten(told["room"]):
             continue
         if not (told["said"] or told["turns"]):
@@ -325,7 +324,3 @@ def _newest_of(record: SessionRecord, most_bytes: int) -> dict[str, Any]:
         for part in ("said", "turns", "timelines"):
             told[part] = told[part][len(told[part]) // 4 + 1 :]
     return told
-
-
-def _bytes(told: Any) -> int:
-    return len(json.dumps(told))

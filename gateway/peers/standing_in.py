@@ -24,7 +24,7 @@ from pydantic import TypeAdapter
 from gateway import metrics
 from gateway.background import Background
 from gateway.peers.handover import Handover, SessionRecord
-from gateway.peers.peers import Peers, owner_of
+from gateway.peers.peers import Peers, encoded, owner_of
 from gateway.room.rooms import Rooms
 from gateway.session.session import Session
 from gateway.session.sessions import Sessions
@@ -324,7 +324,7 @@ class StandingIn:
             del self._written[name]
 
     async def _put(self, key: str, told: dict[str, Any], follows: int | None = None) -> int:
-        return await self._records.put(key, json.dumps(told).encode(), follows)
+        return await self._records.put(key, encoded(told), follows)
 
     async def _drop(self, key: str) -> None:
         if there := await self._ours(key):

@@ -213,8 +213,9 @@ async def test_no_number_stands_for_two_utterances_or_texts_of_a_session_that_go
 
 
 async def test_a_session_in_which_too_much_was_said_for_one_message_goes_on_with_the_newest(
-    gateway: RunningGateway, leaving: RunningGateway
+    gateway: RunningGateway, leaving: RunningGateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(handover, "_AROUND_BYTES", 600_000)
     said = [{"side": "visitor", "text": f"{k}" + "问" * 1900} for k in range(100)]
     [name] = await made_in(leaving, 1, history=said)
     before = leaving.inside.sessions.get(name).said
@@ -224,8 +225,12 @@ async def test_a_session_in_which_too_much_was_said_for_one_message_goes_on_with
 
 
 async def test_a_room_in_which_too_much_waits_for_one_message_goes_on_with_what_matters_most(
-    gateway: RunningGateway, leaving: RunningGateway, theirs: GatewayClient
+    gateway: RunningGateway,
+    leaving: RunningGateway,
+    theirs: GatewayClient,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(handover, "_AROUND_BYTES", 600_000)
     [name] = await made_in(leaving, 1, history=[{"side": "visitor", "text": "Who are you?"}])
     room = f"/v1/sessions/{name}/room"
     await theirs.call("POST", room, json={"paused": True, "answer_within_s": 300})
@@ -244,6 +249,17 @@ async def test_a_room_in_which_too_much_waits_for_one_message_goes_on_with_what_
     assert [message.content for message in kept] == ["Who are you?"]
     after = await waiting(gateway)
     assert len(after) > 10 and after == before[: len(after)]
+
+
+async def test_a_room_with_as_long_a_script_as_may_be_goes_along(
+    gateway: RunningGateway, leaving: RunningGateway, theirs: GatewayClient
+) -> None:
+    [name] = await made_in(leaving, 1)
+    script = [{"say": f"{n}" + "问" * 1640} for n in range(200)]
+    await theirs.call("POST", f"/v1/sessions/{name}/room", json={"script": script, "paused": True})
+    await drain(leaving)
+    assert gateway.inside.sessions.has(name)
+    assert gateway.inside.rooms.get(name).wanted.script[-1].say == script[-1]["say"]
 
 
 def last_asked(doubles: Doubles) -> list[str]:
