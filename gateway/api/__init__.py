@@ -1,6 +1,7 @@
 """The doors: HTTP, two WebSockets for each session, and who may pass.
 
 `app`: wires the parts together, and says how they are served.
+`pages`: the page and its files, each page with those of its own version.
 `access`: who may pass which door, foreign pages, bodies that are too large.
 `state`: what the routes work on, and how they get at it.
 `choices`: what a client may ask for, one validator for each option.

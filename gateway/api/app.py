@@ -8,22 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import swagger_ui_bundle
-from fastapi import Depends, FastAPI, Request, Response
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import FileResponse, HTMLResponse
+from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
-from fastapi.staticfiles import StaticFiles
 
 from gateway.access.doorkeeper import Doorkeeper
 from gateway.answers.answering import KnownTexts, Sources
 from gateway.answers.cache import AnswerCache, LearnedLimits
 from gateway.answers.prerender import Prerenderer
 from gateway.answers.sharing import SharedLessons
-from gateway.api import problems, sockets
+from gateway.api import pages, problems, sockets
 from gateway.api.access import AccessControl, BodyLimit, Ownership, cross_origin
 from gateway.api.description import DescribedApp
 from gateway.api.routes import cache, catalog, media, operation
@@ -31,7 +26,6 @@ from gateway.api.routes import sessions as session_routes
 from gateway.api.state import Gateway
 from gateway.apps import routes as app_routes
 from gateway.apps import sockets as app_sockets
-from gateway.edge.headers import docs_policy
 from gateway.edge.tls import Tls
 from gateway.faces import routes as face_routes
 from gateway.live import routes_broadcasts, routes_hls, routes_webrtc
@@ -74,7 +68,6 @@ from visavis.wire.clock import MonotonicClock
 if TYPE_CHECKING:
     from gateway.knowledge.folder import Knowledge
 
-_STATIC = Path(__file__).parents[1] / "static"
 # Sound and pictures on their way to a visitor, until they are measured.
 _ASSUMED = Assumed(units_per_s=0.0, unit_cost_s=0.0, cores=0.05)
 
@@ -210,7 +203,7 @@ def create_app(settings: GatewaySettings, address: str = "", tls: Tls | None = N
         app.include_router(module.router, dependencies=[Depends(_SHOWN)], responses=_OPENAI)
     app.include_router(operation.health, responses=problems.responses(400))
     app.add_api_websocket_route("/{name:path}", sockets.nowhere)
-    _add_pages(app, settings)
+    pages.add_pages(app, settings)
     return app
 
 
@@ -283,7 +276,9 @@ async def _running(
         ending.push_async_callback(rooms.close_all)
         carrier = _carrier(tls, ending)
         room = partial(_room, sessions, entrance)
-        own = {"http": address, "scheme": "https" if tls else "http"} if address else {}
+        own = {"pages": pages.version_of(pages.STATIC)}
+        if address:
+            own |= {"http": address, "scheme": "https" if tls else "http"}
         peers = Peers(
             bus,
             registry,
@@ -432,40 +427,3 @@ async def _watched(knowledge: Knowledge | None, ending: AsyncExitStack) -> Known
     ending.push_async_callback(watching.stop)
     watching.start()
     return knowledge
-
-
-class _PageFiles(StaticFiles):
-    """Asked for anew each time, and sent where they have changed: a browser that kept some of them
-    would make a page of two versions.
-    """
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:
-        response = super().file_response(*args, **kwargs)
-        response.headers["Cache-Control"] = "no-cache"
-        return response
-
-
-def _add_pages(app: FastAPI, settings: GatewaySettings) -> None:
-    @app.get("/", include_in_schema=False)
-    async def page() -> FileResponse:
-        return FileResponse(_STATIC / "index.html", headers={"Cache-Control": "no-cache"})
-
-    @app.get("/docs", include_in_schema=False)
-    async def docs(request: Request) -> HTMLResponse:
-        # Relative addresses, so that a reverse proxy may serve all of it under a prefix.
-        page = get_swagger_ui_html(
-            openapi_url="openapi.json",
-            title="visavis API",
-            swagger_js_url="docs/swagger-ui-bundle.js",
-            swagger_css_url="docs/swagger-ui.css",
-            swagger_favicon_url="docs/favicon-32x32.png",
-            # It would tell a site elsewhere where this one is.
-            swagger_ui_parameters={"validatorUrl": None},
-        )
-        policy = docs_policy(settings.embed_origins, bytes(page.body).decode())
-        page.headers["Content-Security-Policy"] = policy
-        return page
-
-    vendor = Path(swagger_ui_bundle.__file__).parent / "vendor"
-    app.mount("/docs", StaticFiles(directory=next(vendor.glob("swagger-ui-*"))))
-    app.mount("/static", _PageFiles(directory=_STATIC, check_dir=False))

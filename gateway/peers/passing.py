@@ -27,6 +27,7 @@ from websockets.asyncio.client import ClientConnection
 
 from gateway import metrics
 from gateway.access.callers import session_in
+from gateway.api.pages import version_in
 from gateway.openai.errors import shape_at
 from gateway.peers.peers import Peer, Peers
 from visavis.serving.errors import VisavisError
@@ -80,7 +81,8 @@ class SilentError(VisavisError):
 class PassOn:
     """ASGI middleware: has each request answered by the gateway that has its session.
 
-    A new session is made where most room is.
+    A new session is made where most room is, and a page's file comes from a gateway that has those
+    of the page's version.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -92,20 +94,21 @@ class PassOn:
             return
         gateway, session = scope["app"].state.gateway, session_in(scope["path"])
         new = scope["path"] == _SESSIONS and scope.get("method") == "POST"
+        pages = version_in(scope["path"])
         shape = shape_at(scope["path"])
         if gateway.sessions.draining and scope["type"] == "http":
             send = _hanging_up(send)
         try:
             await gateway.sessions.settled(session)
             passed_on = PASSED_ON in Headers(scope=scope)
-            address = await _where(gateway.peers, session, new=new, passed_on=passed_on)
+            address = await _where(gateway.peers, session, pages, new=new, passed_on=passed_on)
             if address:
                 await gateway.carrier.carry(scope, receive, send, address)
                 return
         except ClientDisconnect:
             return  # in the midst of what was asked: nobody is there to be answered
         except UnreachedError as error:
-            if not new:
+            if not (new or pages):
                 await shape(HTTPException(502, str(error)))(scope, receive, send)
                 return
         except SilentError as error:
@@ -121,7 +124,7 @@ class PassOn:
             await self._app(scope, receive, send)
 
 
-async def _where(peers: Peers, session: str, *, new: bool, passed_on: bool) -> str:
+async def _where(peers: Peers, session: str, pages: str, *, new: bool, passed_on: bool) -> str:
     """Address of the gateway that is to answer; "": we are. Raises VisavisError.
 
     What was passed on goes further only where the session has just changed hands.
@@ -130,6 +133,8 @@ async def _where(peers: Peers, session: str, *, new: bool, passed_on: bool) -> s
         return peers.moved_to(session)
     if new:
         return await peers.roomier()
+    if pages:
+        return await peers.with_pages(pages)
     return await peers.address_of(session) if session else ""
 
 

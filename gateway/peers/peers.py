@@ -79,9 +79,10 @@ _PEER, _USAGE = TypeAdapter(Peer), TypeAdapter(Usage)
 class Peers:
     """Tells the others of this gateway, and of them. `start` it, `stop` it.
 
-    instance: our name on the bus. own: where the others reach us, "host:port" under "http", and by
-    which "scheme"; nothing: they do not. free, seats: as `Peer` has them. has: whether a session is
-    ours. makers: names of the gateways that have made those that are.
+    instance: our name on the bus. own: our version of the page's files, under "pages", and where
+    the others reach us, "host:port" under "http", by which "scheme"; without these they do not.
+    free, seats: as `Peer` has them. has: whether a session is ours. makers: names of the gateways
+    that have made those that are.
     """
 
     def __init__(
@@ -358,6 +359,21 @@ class Peers:
         best = max(others, key=lambda peer: peer.free, default=None)
         more = best is not None and (best.free > self._free() or self._seats() < 0)
         return best.address if best is not None and more else ""
+
+    async def with_pages(self, version: str) -> str:
+        """Address of a gateway that has the page's files of this version; "": we have them, or
+        nobody.
+        """
+        if version == self._own.get("pages"):
+            return ""
+        if not (found := self._having_pages(version)):
+            await self.look_again()  # it may have just begun
+            found = self._having_pages(version)
+        return found
+
+    def _having_pages(self, version: str) -> str:
+        there = (g.http_address for g in self._registry.gateways if g.pages == version)
+        return next(there, "")
 
     async def look_again(self) -> None:
         """Ask the bus who is there."""

@@ -54,6 +54,8 @@ class Replica:
     """It is about to end and takes nothing new."""
     level: int = BEFORE
     """What it understands, as `visavis/wire/levels.py` has it."""
+    pages: str = ""
+    """Of a gateway: its version of the page's files; earlier ones tell none."""
 
     @property
     def label(self) -> str:
@@ -136,6 +138,7 @@ def parse_info(payload: bytes) -> Replica | None:
             wanted_device=metadata.get("wanted", ""),
             draining=metadata.get("phase") == Phase.DRAINING,
             level=int(metadata.get("level", BEFORE)),
+            pages=metadata.get("pages", ""),
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         log.warning("discovery: an answer is not readable: %.200r", error)

@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from starlette.types import Message, Send
 from websockets.asyncio.server import ServerConnection, serve
 
+from gateway.api import pages
 from gateway.peers import passing
 from gateway.peers.peers import session_id
 from gateway.session.session import Session
@@ -419,3 +420,27 @@ async def test_of_a_gateway_that_is_frozen_or_out_of_reach_is_told_so(
         assert refused.value.response.status_code == status
     finally:
         await frozen.unsubscribe()
+
+
+async def test_a_page_has_files_of_its_own_version_whichever_gateway_is_asked_for_them(
+    gateway: RunningGateway, rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it does not start: what one of its files wants of another one may not be there."""
+    ours, theirs = (pages.STATIC / "main.js").read_text(), "// of another version"
+    (tmp_path / "main.js").write_text(theirs)
+    (tmp_path / "index.html").write_bytes((pages.STATIC / "index.html").read_bytes())
+    monkeypatch.setattr(pages, "STATIC", tmp_path)
+    async with httpx.AsyncClient(verify=False, trust_env=False) as http:
+
+        async def main_of(door: RunningGateway) -> str:
+            page = (await http.get(door.url)).text
+            return page.partition('type="module" src="')[2].partition('"')[0]
+
+        async def asked(door: RunningGateway, file: str) -> str:
+            return (await http.get(f"{door.url}/{file}")).raise_for_status().text
+
+        async with another(rig, **SETTINGS) as other:
+            doors, page = (gateway, other), await main_of(other)
+            assert [await asked(door, page) for door in doors] == [theirs, theirs]
+            assert [await asked(door, await main_of(gateway)) for door in doors] == [ours, ours]
+        assert await asked(gateway, page) == ours, "better than none"
