@@ -109,7 +109,8 @@ class Adapter(Protocol):
     async def post(self, comment: Comment, text: str) -> str:
         """Answer a comment in writing. Raises PlatformError, RefusedError.
 
-        The id by which `comments` brings it, which is not before it is told here; "": it does not.
+        The id by which the `comments` of another connection bring it, as those of this one do not;
+        "": none do.
         """
         ...
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,8 +26,9 @@ LONGEST_POST = 200
 _LEAST_POLL_S, _MOST_POLL_S = 1.0, 60.0
 _TIMEOUT_S = 15.0
 _POST_TIMEOUT_S = 5.0
-# Longest that the chat is held up by what is being posted.
-_POSTED_WITHIN_S = 2.0
+# Of ours, known by their words: the chat may bring one before its id is told, and where telling it
+# takes too long, it never is.
+_POSTS_KNOWN = 50
 _OLDEST_S = 60.0
 # What was written before we came is history, and nobody waits for an answer to it.
 _HISTORY_S = 30.0
@@ -57,7 +59,7 @@ class YouTube:
         self._api_key = api_key
         self._token = token
         self._url = url
-        self._posting = asyncio.Lock()
+        self._posted: deque[str] = deque(maxlen=_POSTS_KNOWN)
 
     async def comments(self, on_live: Callable[[], None]) -> AsyncGenerator[Comment, None]:
         """See `Adapter`."""
@@ -72,17 +74,14 @@ class YouTube:
                 )
                 read = _read_page(answer, page)
                 on_live()
-                # What is just being posted may be among them: its id is known first.
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(_POSTED_WITHIN_S), self._posting:
-                        pass
                 for item in read.items:
                     unix_s = time.time()
                     # Of the first page alone is there history: later ones are new whatever our
                     # clock says, which may have been set.
                     if page or _published_s(item, unix_s) > began_s - _HISTORY_S:
                         for comment in told(comments_of, item, time.monotonic(), unix_s):
-                            yield comment
+                            if not self._is_ours(comment):
+                                yield comment
                 if read.over:
                     raise RefusedError("youtube: the broadcast has ended")
                 page = read.next
@@ -98,9 +97,13 @@ class YouTube:
             "textMessageDetails": {"messageText": text},
         }
         body = {"snippet": snippet}
-        async with self._posting, self._client(_POST_TIMEOUT_S) as http:
+        self._posted.append(_words(text))
+        async with self._client(_POST_TIMEOUT_S) as http:
             told = await self._ask(http, "POST", "/liveChat/messages", {"part": "snippet"}, body)
         return str(told.get("id", ""))
+
+    def _is_ours(self, comment: Comment) -> bool:
+        return comment.kind is Kind.COMMENT and _words(comment.text) in self._posted
 
     def _client(self, timeout_s: float = _TIMEOUT_S) -> httpx.AsyncClient:
         # In a header, where no log of addresses keeps it.
@@ -225,6 +228,11 @@ def comments_of(item: dict[str, Any], now_s: float, unix_s: float) -> list[Comme
             author = Author(str(banned.get("channelId", "?")), str(banned.get("displayName", "")))
             return made(Kind.REMOVED)
     return []
+
+
+def _words(text: str) -> str:
+    """Of a message, however YouTube shows its blanks, signs and emoji."""
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def _paid(details: dict[str, Any]) -> dict[str, Any]:
