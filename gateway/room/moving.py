@@ -35,6 +35,8 @@ class RoomRecord(BaseModel):
     outcomes: dict[Outcome, int]
     to_say: list[str] = []
     """By the operator, before anything else."""
+    script_said: int = 0
+    """Lines of the script up to now: the next one is behind them."""
     seen: list[tuple[str, str]] = []
     """Platforms and ids of what has come last, and is not taken again."""
 
@@ -53,6 +55,7 @@ def record_of(room: Room, unix_s: float) -> dict[str, Any]:
         answered=selection.answered(now),
         outcomes=dict(selection.outcomes),
         to_say=room.host.unsaid,
+        script_said=room.host.script_said,
         seen=[key for key in selection.seen if key not in ids],
     )
     return record.model_dump(mode="json")
@@ -123,6 +126,7 @@ async def carry_on(room: Room, record: RoomRecord) -> None:
     """Go on where it stood in another gateway. Raises InvalidInputError."""
     selection, now = room.host.selection, room.now
     room.host.paused = record.paused
+    room.host.carry_on(record.script_said)
     for author, name in record.banned.items():
         selection.ban(author, name)
     selection.carry_on(record.outcomes, record.answered, record.seen, now)

@@ -60,9 +60,9 @@ class Rooms:
         room = self._open.get(session_id)
         if room is None:
             return None
-        selection = room.host.selection
-        newest = selection.seen[-1:]
-        return room.host.paused, selection.outcomes.total(), *newest, *room.host.unsaid
+        host, selection = room.host, room.host.selection
+        newest, said = selection.seen[-1:], host.script_said
+        return host.paused, selection.outcomes.total(), said, *newest, *host.unsaid
 
     async def adopt(self, session: Session, told: dict[str, Any]) -> None:
         """Go on with a room that another gateway had. Raises InvalidInputError and others."""

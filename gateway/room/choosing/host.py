@@ -379,6 +379,15 @@ class Host:
         ordered = [speech.text for speech in self._not_begun if speech.why is Why.OPERATOR]
         return [*ordered, *self._to_say]
 
+    @property
+    def script_said(self) -> int:
+        """Lines of the script that somebody has heard."""
+        return self._script.said - sum(speech.why is Why.SCRIPT for speech in self._not_begun)
+
+    def carry_on(self, script_said: int) -> None:
+        """Go on in the script where another gateway stood."""
+        self._script.said = script_said
+
     def unanswered(self, now: float) -> list[Entry]:
         """What waits, or is chosen and was not begun; what comes first of it first."""
         chosen = [*(speech.entry for speech in self._not_begun), self.next]

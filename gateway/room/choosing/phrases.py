@@ -113,12 +113,13 @@ class Script:
     def __init__(self, lines: Sequence[Line], every_s: float) -> None:
         self._lines = tuple(lines)
         self._every_s = every_s
-        self._next = 0
+        self.said = 0
+        """Lines up to now, each as often as it was."""
 
     def due(self, quiet_since_s: float, now: float) -> Line | None:
         """The next line, once it is its time."""
         if not self._lines or now - quiet_since_s < self._every_s:
             return None
-        line = self._lines[self._next % len(self._lines)]
-        self._next += 1
+        line = self._lines[self.said % len(self._lines)]
+        self.said += 1
         return line

@@ -16,6 +16,7 @@ import pytest_asyncio
 import websockets
 
 from gateway.peers.peers import Peer, Peers
+from gateway.room.choosing.host import Begin, Situation
 from gateway.room.choosing.safety import WordList
 from gateway.room.platforms.connection import Connection
 from gateway.room.platforms.twitch import Twitch
@@ -385,6 +386,15 @@ async def test_what_a_room_has_posted_itself_it_does_not_answer_wherever_it_goes
         assert set(outcomes) <= {"answered", "repeated", "own"}
 
 
+def next_said(room: Room, now: float) -> str:
+    """What a room says where nothing has come for long."""
+    order = room.host.look(now, Situation(idle=True))
+    assert isinstance(order, Begin)
+    room.host.opened(order.speech, 1)
+    room.host.ended(1, "finished", now)
+    return order.speech.text
+
+
 async def test_a_room_goes_to_another_gateway_with_its_session(
     gateway: RunningGateway,
     leaving: RunningGateway,
@@ -403,9 +413,12 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
 
     monkeypatch.setattr(Peers, "tell", as_a_newer_one)
     async with GatewayClient(leaving.url) as theirs:
-        path = await opened_in(theirs)
+        lines = [{"say": "One."}, {"say": "Two."}]
+        path = await opened_in(theirs, script=lines, paused=False)
         session = path.split("/")[-2]
         room = leaving.inside.rooms.get(session)
+        assert next_said(room, room.now + 60) == "One."
+        room.host.paused = True
         twitch = {"channel": "cleo", "login": "bot", "token": "oauth:word"}
         room.wanted = RoomRequest.model_validate({"blocked_words": ["x"], "twitch": twitch})
         comments = [sent("Anna", "how are you?", id="a"), sent("Ben", "😀", id="b")]
@@ -419,7 +432,7 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
             await theirs.call("POST", f"{path}/commands", json=what)
         told = leaving.inside.rooms.record(session)
         assert told is not None and told["wanted"]["twitch"]["token"] == "oauth:word"
-        room.wanted = RoomRequest()
+        room.wanted = RoomRequest.model_validate({"script": lines})
         empty = MetricGrowth("gateway_room_comments_total", outcome="empty")
         closed = MetricGrowth("gateway_room_comments_total", outcome="closed")
         async with theirs.connect(f"{path}/live") as live:
@@ -438,6 +451,10 @@ async def test_a_room_goes_to_another_gateway_with_its_session(
     assert state["banned"] == {"app:T": ""}
     assert state["coverage"]["received"] == 3 and state["coverage"]["outcomes"] == {"empty": 1}
     assert (empty.value, closed.value) == (0, 0), "counted where it came to; it goes on"
+    room = gateway.inside.rooms.get(session)
+    room.host.paused = False
+    assert next_said(room, room.now + 3600) == "We are back in a minute."
+    assert next_said(room, room.now + 7200) == "Two.", "the script goes on, too"
 
 
 async def test_what_a_platform_brings_while_a_room_is_handed_over_goes_along_and_else_is_refused(
