@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -27,24 +28,22 @@ from visavis.client import GatewayClient, Speech
 
 VOICE_HZ, SIDE_PIXELS = 48_000, 512
 
+log = logging.getLogger(__name__)
+
 
 @contextlib.asynccontextmanager
 async def visavis_avatar(
     room: Any, agent: str, url: str, api_key: str = "", *, avatar: str = ""
 ) -> AsyncIterator[None]:
-    """Be the face of the participant `agent` of a room that is joined, while the context lasts."""
+    """Be the face of the participant `agent` of a room that is joined, while the context lasts.
+
+    It ends early, with an ExceptionGroup, where the gateway, its session or the agent is lost.
+    """
     async with contextlib.AsyncExitStack() as opened:
         client = await opened.enter_async_context(GatewayClient(url, api_key))
         made = client.session(spoken_by="client", avatar=avatar)
         session = await opened.enter_async_context(made)
         speech = await opened.enter_async_context(session.bring_speech())
-        work: set[asyncio.Task[None]] = set()
-        opened.push_async_callback(_cancel, work)
-
-        def start(doing: Any) -> None:
-            work.add(task := asyncio.create_task(doing))
-            task.add_done_callback(work.discard)
-
         sound, pictures = rtc.AudioSource(VOICE_HZ, 1), rtc.VideoSource(SIDE_PIXELS, SIDE_PIXELS)
         voice = rtc.LocalAudioTrack.create_audio_track("voice", sound)
         face = rtc.LocalVideoTrack.create_video_track("face", pictures)
@@ -52,6 +51,14 @@ async def visavis_avatar(
             await room.local_participant.publish_track(track)
         peer = RTCPeerConnection()
         opened.push_async_callback(peer.close)
+        work: set[asyncio.Task[None]] = set()
+        together = await opened.enter_async_context(asyncio.TaskGroup())
+        opened.callback(lambda: [task.cancel() for task in work])
+
+        def start(doing: Any) -> None:
+            work.add(task := together.create_task(doing))
+            task.add_done_callback(work.discard)
+
         show = {"audio": lambda track: _hear(track, sound), "video": lambda t: _see(t, pictures)}
         peer.on("track", lambda track: start(show[track.kind](track)))
         for kind in show:
@@ -90,12 +97,15 @@ async def visavis_avatar(
 async def _report(speech: Speech, room: Any, agent: str) -> None:
     """Tell the agent how much of each utterance was heard."""
     async for event in speech.events():
-        if event.get("event") in ("finished", "interrupted", "failed"):
+        if event["type"] == "error":  # such as that so much waits that no more is taken
+            log.warning("%s", event["message"])
+        elif event["event"] in ("finished", "interrupted", "failed"):
             cut_off = event["event"] != "finished"
             told = {"playback_position": event["played_ms"] / 1000, "interrupted": cut_off}
             await room.local_participant.perform_rpc(
                 destination_identity=agent, method="lk.playback_finished", payload=json.dumps(told)
             )
+    raise ConnectionError("the gateway's session has ended")
 
 
 async def _hear(track: Any, sound: Any) -> None:
@@ -112,9 +122,3 @@ async def _see(track: Any, pictures: Any) -> None:
         rgba = picture.to_ndarray(format="rgba").tobytes()
         kind = rtc.VideoBufferType.RGBA
         pictures.capture_frame(rtc.VideoFrame(picture.width, picture.height, kind, rgba))
-
-
-async def _cancel(work: set[asyncio.Task[None]]) -> None:
-    for task in (tasks := list(work)):
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

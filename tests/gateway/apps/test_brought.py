@@ -395,3 +395,8 @@ async def test_an_agents_voice_gets_a_face_and_the_agent_is_told(
         await until(lambda: len(room.told) == 2)
         assert room.told[1]["interrupted"] is True and room.told[1]["playback_position"] < 10
     await until(lambda: not gateway.inside.sessions.all())
+    with pytest.raises(ExceptionGroup):
+        async with example.visavis_avatar(room, "agent", gateway.url), asyncio.timeout(10):
+            (session,) = gateway.inside.sessions.all()
+            await gateway.inside.sessions.delete(session.id)
+            await asyncio.Event().wait()
