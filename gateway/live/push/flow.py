@@ -12,8 +12,10 @@ MOST_LAG_S = 2.0
 """More may not wait for the network: what is dropped then is dropped up to a key frame."""
 _BACK_S = 0.5
 _RETRIES_S = (0.5, 1.0, 1.0, 2.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-# A connection that has lasted so long was a good one.
+# A connection that has lasted so long was a good one. Whoever had such is tried no more seldom than
+# this: until it is found again it shows nothing.
 _GOOD_S = 5.0
+_MOST_S = 4.0
 GIVE_UP_S = 600.0
 """A target that takes no stream for so long is not tried any more."""
 
@@ -78,14 +80,16 @@ class Retries:
     def __init__(self, now_s: float) -> None:
         self._good_s = now_s
         self._failures = 0
+        self._was_good = False
 
     def wait_s(self, lived_s: float, now_s: float) -> float | None:
         """A connection has failed after `lived_s` (0: there was none); None: it is given up."""
         if lived_s > _GOOD_S:
             self._good_s = now_s
             self._failures = 0
+            self._was_good = True
         if now_s - self._good_s > GIVE_UP_S:
             return None
         wait_s = _RETRIES_S[min(self._failures, len(_RETRIES_S) - 1)]
         self._failures += 1
-        return wait_s
+        return min(wait_s, _MOST_S) if self._was_good else wait_s
