@@ -44,7 +44,8 @@ class Phrases:
 
     def thanking(self, batch: Batch) -> str:
         """One sentence for all that is thanked now."""
-        names = [giver.name for giver in batch.givers if giver.name]
+        # Without its digits a platform's own name for newcomers is that of many.
+        names = list(dict.fromkeys(giver.name for giver in batch.givers if giver.name))
         if others := batch.others + len(batch.givers) - len(names):
             frame = self.and_others if names else self.several if others > 1 else self.somebody
             names.append(frame.replace("{n}", str(others)))

@@ -237,9 +237,14 @@ def test_thanks_name_what_was_given_where_that_is_short() -> None:
     assert batch is not None
     assert ENGLISH.thanking(batch) == "Thank you, Anna, for the rose!"
     assert phrases_of("zh").thanking(batch) == "谢谢Anna送的3个rose！"
+    for number in (1, 2, 3):
+        gifts.take(gift_of(f"bili_{number}", "rose"), "bili", "rose", 20.0)
+    alike = gifts.due(35.0)
+    assert alike is not None
+    assert ENGLISH.thanking(alike) == "Thank you, bili and 2 more, for the rose!"
     for name in ("Ben", "Cat"):
-        gifts.take(gift_of(name, "rose"), "", "rose", 40.0)
-    nameless = gifts.due(50.0)
+        gifts.take(gift_of(name, "rose"), "", "rose", 60.0)
+    nameless = gifts.due(70.0)
     assert nameless is not None
     assert ENGLISH.thanking(nameless) == "Thank you, 2 viewers, for the rose!"
 
