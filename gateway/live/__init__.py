@@ -1,7 +1,6 @@
 """Going live: one session's face to many, by the protocols that others speak.
 
 `media`: what leaves a session: pictures as the face encoded them, sound encoded once for all.
-`captions`: what is said, within the pictures.
 `hls`: it as segments for phones.
 `rtmp`: that protocol, as a publisher speaks it.
 `push`: broadcasts to platforms and servers.

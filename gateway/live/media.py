@@ -7,7 +7,7 @@ from typing import Any
 
 import av
 
-from gateway.live.captions import Captions
+from gateway.playout.captions import Captions
 from gateway.playout.pacing import to_video_clock
 from gateway.playout.playout import Tick
 from gateway.playout.sinks.fmp4 import (
@@ -17,7 +17,6 @@ from gateway.playout.sinks.fmp4 import (
     split_units,
 )
 from gateway.playout.sound import AacEncoder, AacPacket, OpusEncoder
-from visavis.h264 import with_message
 from visavis.wire.media import VideoCodec
 
 CHANNELS = 2
@@ -84,14 +83,14 @@ class LiveMedia:
             picture = released.picture
             if picture.codec is not VideoCodec.H264:
                 continue
-            units, annex_b = split_units(picture.payload), picture.payload
+            units = split_units(picture.payload)
             if picture.keyframe and (sets := parameter_sets(units)) is not None:
                 self._format = PictureFormat(sets, picture.width, picture.height, picture.fps)
             if self._format is None:
                 continue
             bare = payload = length_prefixed(units, self._format.sets)
-            if (caption := self.captions.on(released.time)) is not None:
-                annex_b = with_message(annex_b, caption)
+            annex_b = self.captions.within(picture.payload, released.time)
+            if annex_b is not picture.payload:
                 payload = length_prefixed(split_units(annex_b), self._format.sets)
             pictures.append(
                 LivePicture(released.time, payload, picture.keyframe, self._format, annex_b, bare)

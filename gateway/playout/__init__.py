@@ -8,6 +8,7 @@
 `idle`: whether the face shows a session's idle life or its loop does.
 `attention`: whom the face attends to while it says nothing.
 `sound`: a voice at 48 kHz, quieter, remembered, encoded.
+`captions`: what is said, within pictures that go live or are recorded.
 `allowance`: how many bits of pictures a viewer's network carries.
 `audience`: everybody that a tick goes to; `sinks` are the ways to them.
 `outlets`: all of these ways of one session, also those of `gateway/live` and `gateway/faces`.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
+from gateway.api.events import WordTime
 from gateway.background import Background
 from gateway.faces.outputs import FaceOutputs
 from gateway.faces.talking_head import TalkingHeads
@@ -116,6 +117,11 @@ class Outlets:
             return min((bps for bps in visitors if bps is not None), default=None)
         known = [bps for bps in others if bps is not None]
         return max(known) if known and len(known) == len(others) else None
+
+    def caption(self, turn: int, words: Sequence[WordTime], played_s: float) -> None:
+        """So much of a turn's answer has been heard; see `Captions`."""
+        self.live.caption(turn, words, played_s)
+        self.recordings.caption(turn, words, played_s)
 
     def record(self) -> OutletsRecord:
         """What goes along where the session goes to another gateway."""

@@ -144,7 +144,7 @@ class Session:
             self._performer,
             loops,
             lambda: self.outlets.pictures_bps,
-            self.outlets.live.caption,
+            self.outlets.caption,
         )
 
     # ------------------------------------------------------------ its parts

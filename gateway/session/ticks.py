@@ -41,7 +41,7 @@ class Ticks:
         caption: Callable[[int, Sequence[WordTime], float], None],
     ) -> None:
         """pictures_bps: what the network carries of them (`Outlets.pictures_bps`). caption: how far
-        a turn, whose words are given, has been heard (`Live.caption`).
+        a turn, whose words are given, has been heard (`Outlets.caption`).
         """
         self._parts = parts
         self._caption = caption

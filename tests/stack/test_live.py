@@ -6,7 +6,8 @@ import httpx
 import numpy as np
 
 from tests.gateway.conftest import until
-from tests.gateway.live.peers import RtmpServer, free_port
+from tests.gateway.live.peers import Received, RtmpServer, free_port
+from tests.gateway.media import film
 from tests.running_stack import KNOWN_ANSWER, KNOWN_QUESTION, RunningStack
 from tests.stack.conftest import Run
 from tests.stack.test_conversation import until_turn
@@ -27,16 +28,21 @@ async def test_a_platform_gets_the_answer(gateway: GatewayClient) -> None:
         await gateway.call("POST", f"{where}/broadcasts", json=body)
         got = server.received
         await until(lambda: got.pictures)
+        await session.record_turn()
         await session.ask(KNOWN_QUESTION)
         await until_turn(session, "finished")
         spoken = [loud for _, loud in got.sound if loud > 0.05]
         assert len(spoken) > 20, "half a second of voice, at least"
         (told,) = (await gateway.call("GET", f"{where}/broadcasts")).json()["broadcasts"]
         assert (told["state"], told["dropped_pictures"]) == ("live", 0)
+        recorded = Received()
+        with film(await session.recording()) as file:
+            for shown in file.decode(video=0):
+                recorded.take(shown)
     await gateway.call("DELETE", where)
     await server.ended()
     # The row that has rolled up; the last one would go seconds after the end.
-    assert got.captions[:1] == [KNOWN_ANSWER.partition(" Monday")[0]]
+    assert got.captions[:1] == [KNOWN_ANSWER.partition(" Monday")[0]] == recorded.captions[:1]
     assert (server.codecs, server.metadata["comment"]) == (["h264", "aac"], SYNTHETIC)
     times = np.array([at for at, _ in got.pictures])
     # A face that waits for a core shows one for longer, once.

@@ -2,7 +2,8 @@
 
 A recording begins with a key frame. Where the turn's first picture is none, it begins
 with the key frame before it, so that no sound of the turn is lost. What is said before
-there is any, as while a face is away, is heard under the first one.
+there is any, as while a face is away, is heard under the first one. What is said
+stands in the pictures, as in those that go live.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.api.events import WordTime
+from gateway.playout.captions import Captions
 from gateway.playout.pacing import RATE_HZ, to_samples, to_video_clock
 from gateway.playout.pictures import ReleasedPicture
 from gateway.playout.playout import PlayoutEvent, Tick
@@ -267,6 +270,7 @@ class Recordings:
         self._changed = changed
         self._failed = failed
         self._folder: Path | None = None
+        self._captions = Captions()
         self._now_samples = 0
         self._thread: ThreadPoolExecutor | None = None
         self._works: list[Callable[[], None]] = []
@@ -315,6 +319,7 @@ class Recordings:
         self._thread = self._thread or ThreadPoolExecutor(1, "recording")
         self.current = self._running = Recording(path, scope, limit_s=self._limit_s)
         self._given_up = False
+        self._captions = Captions()
         self._changed()
         self._on_keyframe(VideoCodec.H264)
         return self.current
@@ -340,7 +345,8 @@ class Recordings:
         recording = self._running
         if recording is None or self._given_up:
             return
-        self._works.append(partial(recording.push, tick))
+        pictures = tuple(map(self._captioned, tick.pictures))
+        self._works.append(partial(recording.push, replace(tick, pictures=pictures)))
         if len(self._works) < _TICKS_AT_A_TIME:
             return
         if len(self._handed) >= _MOST_HANDED:
@@ -348,6 +354,11 @@ class Recordings:
             error = OSError(errno.EIO, "the disk does not keep up")
             self._works = [partial(recording.fail, error)]
         self._hand_over()
+
+    def caption(self, turn: int, words: Sequence[WordTime], played_s: float) -> None:
+        """So much of a turn's answer has been heard; see `Captions`."""
+        if self._running is not None:
+            self._captions.spoken(turn, words, played_s)
 
     def cut(self, turn: int) -> None:
         """What is recorded of the turn ends here."""
@@ -367,6 +378,13 @@ class Recordings:
         self._running = None
         self._drop()
         await asyncio.to_thread(self._clear_away)
+
+    def _captioned(self, released: ReleasedPicture) -> ReleasedPicture:
+        picture = released.picture
+        if picture.codec is not VideoCodec.H264:
+            return released
+        payload = self._captions.within(picture.payload, released.time)
+        return replace(released, picture=replace(picture, payload=payload))
 
     def _hand_over(self) -> None:
         """Give the thread what it is to do next."""

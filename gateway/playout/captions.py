@@ -1,5 +1,5 @@
-"""Closed captions of what goes live: two rows that roll up with the voice (CEA-608, channel 1),
-within the H.264 pictures, as players of HLS and platforms of RTMP show them to who wants them.
+"""Closed captions of what goes live or is recorded: two rows that roll up with the voice (CEA-608,
+channel 1), within the H.264 pictures, as players and platforms show them to who wants them.
 
 Pure. A picture carries one pair of bytes, so at 25 a second fifty characters, three times what is
 spoken. CEA-608 knows the letters of western European languages; an answer with others has none.
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from gateway.api.events import WordTime
 from gateway.playout.pacing import VIDEO_HZ
-from visavis.h264 import message
+from visavis.h264 import message, with_message
 
 _COLUMNS = 32
 _ERASED_AFTER = 4 * VIDEO_HZ
@@ -76,17 +76,18 @@ class Captions:
                 for word in "".join(filter(_known, text)).split():
                     self._write(word)
 
-    def on(self, time: int) -> bytes | None:
-        """The message that a picture is to carry; None: nothing. time: its, 90 kHz."""
+    def within(self, payload: bytes, time: int) -> bytes:
+        """A picture with what it is to tell; itself where that is nothing. time: its, 90 kHz."""
         if not self._waiting:
             if self._spoken_at is None or time - self._spoken_at < _ERASED_AFTER:
-                return None
+                return payload
             self._spoken_at, self._column = None, _COLUMNS
             self._control(_ERASE)
         pair = self._waiting.popleft()
         if pair != _ERASE:
             self._spoken_at = time
-        return message(_REGISTERED, _HEAD + bytes(map(_with_parity, pair)) + _TAIL)
+        told = message(_REGISTERED, _HEAD + bytes(map(_with_parity, pair)) + _TAIL)
+        return with_message(payload, told)
 
     # ------------------------------------------------------------ inside
 
