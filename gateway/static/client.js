@@ -22,7 +22,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** No such session any more, or one whose token holds no more: it will not do later either. */
 const REFUSED = [401, 403, 404];
 const ENDED = 4410;
-const MOST_UNSENT = 64;
+const PING = JSON.stringify({ type: "ping" });
 const PLACES = 6;
 const SHAPES = 52;
 const RECORD_BYTES = 4 + SHAPES + 2 * PLACES;
@@ -101,7 +101,8 @@ export class Session extends EventTarget {
 
   /**
    * What a call of an "answer.tool_call" event came to; the answer waits for it. Where the connection
-   * is lost it goes over the next one. Throws GatewayError where the session has ended.
+   * is lost before the gateway has heard it, it goes over the next one. Throws GatewayError where the
+   * session has ended.
    */
   toolResult(callId, output) {
     this.#events.send({ type: "tool_result", call_id: callId, output });
@@ -244,11 +245,12 @@ export class Session extends EventTarget {
     throw new GatewayError(0, "disconnected", "it was disconnected meanwhile");
   }
 
-  /** One of the session's sockets, made anew when it is lost. What is sent meanwhile waits. */
+  /** One of the session's sockets, made anew when it is lost. */
   #follow(name, take) {
     let current = null;
     let over = false;
-    const unsent = [];
+    /** What nobody has answered for, each with a ping behind it: a socket that is dead takes it, too. */
+    const unheard = [];
     let [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
     const open = () => {
       if (over || this.#closed) return;
@@ -259,7 +261,7 @@ export class Session extends EventTarget {
       socket.addEventListener("open", () => {
         if (lostAt) this.#tell({ type: "back", socket: name });
         [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
-        for (const message of unsent.splice(0)) socket.send(message);
+        for (const message of unheard) socket.send(message);
       });
       socket.addEventListener("message", ({ data }) => take(typeof data === "string" ? data : new DataView(data)));
       // One that is dead may close long after it was given up.
@@ -287,18 +289,28 @@ export class Session extends EventTarget {
       },
       /** now: or never, where it is not connected. */
       send: (message, { now = false } = {}) => {
-        const text = JSON.stringify(message);
-        if (current.readyState === WebSocket.OPEN) return current.send(text);
-        if (now) return;
+        const open = current.readyState === WebSocket.OPEN;
+        if (now) return open && current.send(JSON.stringify(message));
         if (over || this.#closed) throw new GatewayError(0, "session_closed", "the session is over, or followed no more");
-        if (unsent.push(text) > MOST_UNSENT) unsent.shift();
+        for (const text of [JSON.stringify(message), PING]) {
+          unheard.push(text);
+          if (open) current.send(text);
+        }
       },
+      ping: () => {
+        if (unheard.includes(PING)) return; // one is on its way
+        unheard.push(PING);
+        if (current.readyState === WebSocket.OPEN) current.send(PING);
+      },
+      /** Pongs come in the order of their pings. */
+      ponged: () => unheard.splice(0, unheard.indexOf(PING) + 1),
     };
   }
 
   #take(message) {
     this.#heard = true;
-    if (message.type !== "pong") this.#tell(message);
+    if (message.type === "pong") this.#events.ponged();
+    else this.#tell(message);
   }
 
   /** After a sleep, or where a machine has vanished, sockets look open that are not. */
@@ -307,7 +319,7 @@ export class Session extends EventTarget {
     return setInterval(() => {
       silent = this.#heard ? 0 : silent + 1;
       this.#heard = false;
-      if (silent === 1) this.#events.send({ type: "ping" }, { now: true });
+      if (silent === 1) this.#events.ping();
       if (silent < 2) return;
       silent = 0;
       for (const giveUp of this.#sockets.values()) giveUp(); // on one network they die together

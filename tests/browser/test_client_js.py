@@ -115,9 +115,16 @@ async def test_a_socket_that_is_dead_and_looks_open_is_given_up(
     told = await page.evaluate(QUIET, stub.url)
     assert told == ["state"], "who has nothing to say and answers is there"
     stub.script.deaf = True  # as after a sleep, or where its machine has vanished
+    await page.evaluate("tell('c1')")
     assert await page.evaluate("lookTwice()") == ["state", "lost"]
     stub.script.deaf = False
     assert await page.evaluate("lostAndBack()") == ["state", "lost", "back", "state"]
+    await page.evaluate("answered('c2')")
+    stub.drop("events")
+    await page.evaluate("lostAndBack()")
+    await page.evaluate("answered('c3')")
+    said = [event["call_id"] for event in stub.seen.events]
+    assert said == ["c1", "c2", "c3"], "what was said into it goes again; what was heard does not"
 
 
 FOLLOWED = """async (url) => {
@@ -297,7 +304,18 @@ QUIET = """async (url) => {
     look();
     await answered;
   }
-  const comesBack = next("back").then(() => next("state"));
+  const back = () => next("back").then(() => next("state"));
+  let comesBack = back();
+  const pong = () => next("message", sockets.at(-1));
+  window.tell = (callId) => {
+    session.toolResult(callId, "a cat");
+    comesBack = comesBack.then(pong);
+  };
+  window.answered = (callId) => {
+    comesBack = back();
+    session.toolResult(callId, "a cat");
+    return pong().then(() => null);
+  };
   window.lookTwice = () => {
     for (let silent = 0; silent < 3; silent += 1) look(); // the first has heard the last pong
     return told;
