@@ -17,6 +17,8 @@ const RECONNECT_MS = 30_000;
 /** Who says nothing between two looks is asked, and is gone where he says nothing until the next one. */
 const LOOK_MS = 5000;
 const GATHERING_MS = 2000;
+/** Longer than any answer takes: one that does not come holds up what waits for it no longer. */
+const ANSWER_LIMIT_MS = 30_000;
 const RENEW_AGAIN_S = 10;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 /** No such session any more, or one whose token holds no more: it will not do later either. */
@@ -356,9 +358,10 @@ export class Session extends EventTarget {
 async function request(url, secret, method, path, body) {
   const headers = secret ? { Authorization: `Bearer ${secret}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
+  const signal = AbortSignal.timeout?.(ANSWER_LIMIT_MS); // older browsers have none
   let response;
   try {
-    response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body) });
+    response = await fetch(url + path, { method, headers, body: body && JSON.stringify(body), signal });
   } catch (error) {
     throw new GatewayError(0, "unreachable", error.message);
   }

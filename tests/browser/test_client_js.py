@@ -114,6 +114,7 @@ async def test_a_socket_that_is_dead_and_looks_open_is_given_up(
     await page.goto(f"{stub.url}/static/client.js")
     told = await page.evaluate(QUIET, stub.url)
     assert told == ["state"], "who has nothing to say and answers is there"
+    assert await page.evaluate("unanswered") == {"status": 0, "code": "unreachable"}
     stub.script.deaf = True  # as after a sleep, or where its machine has vanished
     await page.evaluate("tell('c1')")
     assert await page.evaluate("lookTwice()") == ["state", "lost"]
@@ -298,6 +299,13 @@ QUIET = """async (url) => {
     from.addEventListener(type, resolve, { once: true }));
   const look = () => looks.forEach((act) => act());
   await next("state");
+  // A network that swallows what is asked.
+  const [{ timeout }, limit] = [AbortSignal, new AbortController()];
+  AbortSignal.timeout = () => limit.signal;
+  const refused = session.ask("Hello?").catch(({ status, code }) => ({ status, code }));
+  limit.abort();
+  window.unanswered = await refused;
+  AbortSignal.timeout = timeout;
   for (let asked = 0; asked < 2; asked += 1) {
     look();
     const answered = next("message", sockets[0]);
