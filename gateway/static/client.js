@@ -13,7 +13,8 @@
 
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 3000;
-const RECONNECT_MS = 30_000;
+/** So long a gateway keeps a session that nobody is with (session_idle_s). */
+const RECONNECT_MS = 120_000;
 /** Who says nothing between two looks is asked, and is gone where he says nothing until the next one. */
 const LOOK_MS = 5000;
 const GATHERING_MS = 2000;
@@ -52,6 +53,7 @@ export class Session extends EventTarget {
   #sockets = new Map();
   #events;
   #heard = false;
+  #asking = null;
   #peer = null;
   #peerId = "";
   #microphone = null;
@@ -274,6 +276,7 @@ export class Session extends EventTarget {
         // Another one may be refused for longer while the events come: its stages have no room.
         const givenUp = name === "events" && performance.now() - lostAt > RECONNECT_MS;
         if (code === ENDED || givenUp) return this.#end({ socket: name });
+        if (name === "events") this.#askWhetherThere();
         setTimeout(open, pause_ms);
         pause_ms = Math.min(2 * pause_ms, LONGEST_PAUSE_MS);
       };
@@ -307,6 +310,13 @@ export class Session extends EventTarget {
       /** Pongs come in the order of their pings. */
       ponged: () => unheard.splice(0, unheard.indexOf(PING) + 1),
     };
+  }
+
+  /** Browsers do not tell why a socket was refused. */
+  #askWhetherThere() {
+    this.#asking ??= this.#call("GET", "")
+      .catch(({ status }) => REFUSED.includes(status) && this.#end({ socket: "events" }))
+      .finally(() => (this.#asking = null));
   }
 
   #take(message) {

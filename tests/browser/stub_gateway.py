@@ -387,6 +387,9 @@ class StubGateway:
         return Response(b"not a real film", media_type="video/mp4")
 
     async def _events(self, peer: WebSocket, session: str) -> None:
+        if session not in self._live:
+            await peer.send_denial_response(_error(404, "not_found", f"no session {session}"))
+            return
         await peer.accept("visavis")
         self._sockets["events"].add(peer)
         try:

@@ -126,6 +126,8 @@ async def test_a_socket_that_is_dead_and_looks_open_is_given_up(
     await page.evaluate("answered('c3')")
     said = [event["call_id"] for event in stub.seen.events]
     assert said == ["c1", "c2", "c3"], "what was said into it goes again; what was heard does not"
+    stub.drop("events", forget=True)
+    assert await page.evaluate("ended") == {"type": "ended", "socket": "events"}
 
 
 FOLLOWED = """async (url) => {
@@ -225,7 +227,7 @@ LOST = """async (url) => {
     ended.push(detail);
     resolve();
   }));
-  // For half a minute there is no network: neither for the media, nor for the events.
+  // For two minutes there is no network: neither for the media, nor for the events.
   away = true;
   window.fetch = () => Promise.reject(new TypeError("no network"));
   window.setTimeout = (act, ms) => (ms === 3000 ? again.resolve(act) : later(act, ms));
@@ -237,7 +239,7 @@ LOST = """async (url) => {
   sockets[0].close();
   await lost;
   const now = performance.now.bind(performance);
-  performance.now = () => now() + 31_000;
+  performance.now = () => now() + 121_000;
   await over;
   // It is back: what waited for it finds that nothing is wanted any more.
   away = false;
@@ -312,6 +314,7 @@ QUIET = """async (url) => {
     look();
     await answered;
   }
+  window.ended = next("ended").then(({ detail }) => detail);
   const back = () => next("back").then(() => next("state"));
   let comesBack = back();
   const pong = () => next("message", sockets.at(-1));
