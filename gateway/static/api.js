@@ -5,6 +5,7 @@
  * reverse proxy may serve everything under a prefix.
  */
 
+import { onAbort } from "./sockets.js";
 import { lastingStore, tabStore } from "./stores.js";
 
 const KEY_STORE = "visavis.api-key";
@@ -15,6 +16,10 @@ const OF_A_SESSION = /^v1\/sessions\/([^/]+)/;
 const BY_KEY = /^v1\/sessions\/[^/]+\/broadcasts/;
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 const RENEW_AGAIN_MS = 10_000;
+/** Longer than any answer takes: a browser waits for minutes on a connection that a network has forgotten. */
+const ANSWER_LIMIT_MS = 30_000;
+/** Of what is there at once, and is asked first on a network that may have become another one. */
+const GLANCE_LIMIT_MS = 6_000;
 /** No such session any more, or one whose token holds no more: it will not do later either. */
 export const REFUSED = [401, 403, 404];
 
@@ -91,10 +96,10 @@ export class Api {
     return secret ? { ...extra, Authorization: `Bearer ${carried(secret)}` } : extra;
   }
 
-  async request(method, path, { body, signal, keepalive, again = false } = {}) {
+  async request(method, path, { body, signal, keepalive, limit_ms, again = false } = {}) {
     const key = this.#key;
     const byKey = this.#secret(path) === key;
-    const response = await this.#fetch(method, path, { body, signal, keepalive });
+    const response = await this.#fetch(method, path, { body, signal, keepalive, limit_ms });
     if (response.status === 401 && !again && (await this.#tokenByKey(path))) {
       return this.request(method, path, { body, signal, keepalive, again: true });
     }
@@ -112,19 +117,27 @@ export class Api {
     return response.status === 204 ? null : response.json();
   }
 
-  async #fetch(method, path, { body, signal, keepalive }) {
+  async #fetch(method, path, { body, signal, keepalive, limit_ms = ANSWER_LIMIT_MS }) {
+    const given = new AbortController();
+    const stop = () => given.abort(signal.reason);
+    if (signal?.aborted) stop();
+    const forget = onAbort(signal, stop);
+    const limit = setTimeout(() => given.abort(new Error("no answer came")), limit_ms);
     const headers = this.#headers(path, body === undefined ? {} : { "Content-Type": "application/json" });
     try {
       return await fetch(this.url(path), {
         method,
         headers,
-        signal,
+        signal: given.signal,
         keepalive,
         body: body === undefined ? undefined : JSON.stringify(body),
       });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError(0, "unreachable", error.message);
+    } finally {
+      clearTimeout(limit);
+      forget();
     }
   }
 
@@ -272,7 +285,7 @@ export class Api {
   }
 
   session(id, signal) {
-    return this.json("GET", `v1/sessions/${id}`, { signal });
+    return this.json("GET", `v1/sessions/${id}`, { signal, limit_ms: GLANCE_LIMIT_MS });
   }
 
   updateSession(id, change, signal) {

@@ -78,6 +78,20 @@ async def test_what_is_lost_while_the_rest_still_connects_comes_back(
     await stub.until(lambda seen: {"type": "text", "text": "hello"} in seen.events)
 
 
+async def test_a_request_that_a_network_swallows_holds_up_no_reconnect(
+    page: Page, stub: StubGateway
+) -> None:
+    await page.clock.install()
+    await start(page, stub)
+    swallowed = asyncio.Event()
+    await page.route("**/v1/sessions/session1", lambda _: swallowed.set(), times=1)
+    stub.drop()
+    await swallowed.wait()
+    await page.clock.fast_forward(10_000)
+    await page.wait_for_selector("body[data-connection=live][data-video=playing]")
+    assert len(stub.seen.sessions) == 1
+
+
 async def test_media_that_are_lost_alone_come_back_and_the_microphone_survives(
     page: Page, stub: StubGateway
 ) -> None:
