@@ -70,6 +70,8 @@ export class Session {
   toolResult(callId: string, output: string): void;
   /** Change language, voice, avatar, speed or style from the next turn on. */
   update(options: SessionChange): Promise<SessionInfo>;
+  /** All else that the API can do with a session, by its token as it is now: ("GET", "/turns"). */
+  call(method: string, path: string, body?: unknown): Promise<unknown>;
   /** Face and voice over WebRTC. audio: the voice alone, where there is no video. */
   connect(where?: {
     video?: HTMLMediaElement | null;

@@ -86,12 +86,12 @@ export class Session extends EventTarget {
 
   /** Type `text`, as the visitor. @returns {Promise<number>} the turn that answers it */
   async ask(text, { style = "" } = {}) {
-    return (await this.#call("POST", "/text", { text, style })).turn;
+    return (await this.call("POST", "/text", { text, style })).turn;
   }
 
   /** Have the face say `text` as it stands. @returns {Promise<number>} "say" events name it */
   async say(text, { style = "", language = "", interrupt = false } = {}) {
-    return (await this.#call("POST", "/say", { text, style, language, interrupt })).say;
+    return (await this.call("POST", "/say", { text, style, language, interrupt })).say;
   }
 
   /** What the visitor has typed so far and not sent: the answer to it will come sooner. */
@@ -100,7 +100,7 @@ export class Session extends EventTarget {
   }
 
   interrupt() {
-    return this.#call("POST", "/interrupt");
+    return this.call("POST", "/interrupt");
   }
 
   /**
@@ -114,7 +114,15 @@ export class Session extends EventTarget {
 
   /** Change language, voice, avatar, speed or style from the next turn on. */
   update(options) {
-    return this.#call("PATCH", "", options);
+    return this.call("PATCH", "", options);
+  }
+
+  /**
+   * All else that the API can do with a session: `call("GET", "/turns")`, with the token as it is now.
+   * @returns {Promise<any>} what the gateway answers, JSON
+   */
+  call(method, path, body) {
+    return request(this.#url, this.#token, method, `/v1/sessions/${this.id}${path}`, body);
   }
 
   // -- to see and hear it, and to be heard ----------------------------------------
@@ -142,7 +150,7 @@ export class Session extends EventTarget {
   }
 
   async #connect({ video, audio, microphone }, wanted) {
-    const { ice_servers: iceServers } = await this.#call("GET", "/ice-servers");
+    const { ice_servers: iceServers } = await this.call("GET", "/ice-servers");
     this.#check(wanted);
     const peer = (this.#peer = new RTCPeerConnection({ iceServers }));
     const stream = new MediaStream();
@@ -159,13 +167,13 @@ export class Session extends EventTarget {
     if (pictures) peer.addTransceiver("video", { direction: "recvonly" });
     await peer.setLocalDescription();
     await gathered(peer);
-    const answer = await this.#call("POST", "/webrtc", {
+    const answer = await this.call("POST", "/webrtc", {
       sdp: peer.localDescription.sdp,
       type: "offer",
       role: microphone ? "speaker" : "viewer",
       drawn_by: pictures ? "server" : "client",
     });
-    if (wanted !== this.#wanted) void this.#call("DELETE", `/webrtc/${answer.peer_id}`).catch(() => null);
+    if (wanted !== this.#wanted) void this.call("DELETE", `/webrtc/${answer.peer_id}`).catch(() => null);
     this.#check(wanted);
     this.#peerId = answer.peer_id;
     await peer.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
@@ -192,7 +200,7 @@ export class Session extends EventTarget {
     this.#microphone?.getTracks().forEach((track) => track.stop());
     this.#microphone = null;
     peer?.close();
-    if (id) await this.#call("DELETE", `/webrtc/${id}`).catch(() => null); // it may know already
+    if (id) await this.call("DELETE", `/webrtc/${id}`).catch(() => null); // it may know already
   }
 
   /**
@@ -209,7 +217,7 @@ export class Session extends EventTarget {
   /** The session ends, for everybody. */
   async end() {
     this.close();
-    await this.#call("DELETE", "");
+    await this.call("DELETE", "");
   }
 
   /** Follow it no more; it ends by itself when nobody is with it. */
@@ -314,7 +322,7 @@ export class Session extends EventTarget {
 
   /** Browsers do not tell why a socket was refused. */
   #askWhetherThere() {
-    this.#asking ??= this.#call("GET", "")
+    this.#asking ??= this.call("GET", "")
       .catch(({ status }) => REFUSED.includes(status) && this.#end({ socket: "events" }))
       .finally(() => (this.#asking = null));
   }
@@ -343,10 +351,6 @@ export class Session extends EventTarget {
     this.dispatchEvent(new CustomEvent("event", { detail: message }));
   }
 
-  #call(method, path, body) {
-    return request(this.#url, this.#token, method, `/v1/sessions/${this.id}${path}`, body);
-  }
-
   /** From then on, each token is renewed at half of its life. */
   #renewIn(pause_s) {
     this.#renewing = setTimeout(() => this.#renew(), Math.min(1000 * pause_s, LONGEST_TIMER_MS));
@@ -355,7 +359,7 @@ export class Session extends EventTarget {
   async #renew() {
     let pause_s = RENEW_AGAIN_S;
     try {
-      const told = await this.#call("POST", "/token");
+      const told = await this.call("POST", "/token");
       this.#token = told.token;
       pause_s = told.token_expires_in_s / 2;
     } catch (error) {

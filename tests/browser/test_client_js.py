@@ -81,6 +81,7 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
                 "it went over the next connection"
             )
             assert told["late"] == "session_closed"
+            assert told["turns"][-1]["transcript"] == "What do you see?"
             assert len(rig.running.inside.sessions.all()) == 1, "the other one was ended"
         finally:
             await rig.stop()
@@ -157,10 +158,11 @@ FOLLOWED = """async (url) => {
   const answered = next("answer");
   await back;
   await answered;
+  const turns = await session.call("GET", "/turns");
   await session.end();
   let late = "";
   try { session.toolResult(call_id, "a dog"); } catch ({ code }) { late = code; }
-  return { said, refused, events, lost, late, weights: pose.weights.length };
+  return { said, turns, refused, events, lost, late, weights: pose.weights.length };
 }"""
 
 HUNG_UP = """async (url) => {
