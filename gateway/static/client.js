@@ -167,6 +167,7 @@ export class Session extends EventTarget {
     if (pictures) peer.addTransceiver("video", { direction: "recvonly" });
     await peer.setLocalDescription();
     await gathered(peer);
+    this.#check(wanted);
     const answer = await this.call("POST", "/webrtc", {
       sdp: peer.localDescription.sdp,
       type: "offer",
@@ -216,6 +217,7 @@ export class Session extends EventTarget {
 
   /** The session ends, for everybody. */
   async end() {
+    this.#peerId = ""; // it goes with its session
     this.close();
     await this.call("DELETE", "");
   }

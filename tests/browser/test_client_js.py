@@ -70,7 +70,10 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
                 assert await page.evaluate("loaded") == ["face"], "it may sound in Safari"
                 rig.doubles.script.calls = [("c7", "look", "{}")]
                 told = await page.evaluate(FOLLOWED, url)
+                refused: list[str] = []
+                page.on("response", lambda told: told.ok or refused.append(told.url))
                 hung_up = await page.evaluate(HUNG_UP, url)
+            assert refused == [], "who leaves asks for nothing that goes anyway"
             assert hung_up["plays"], "and not only where it has autoplay"
             assert (hung_up["refused"], hung_up["peers"]) == ("disconnected", 1)
             assert hung_up["tracks"] == ["ended"]
