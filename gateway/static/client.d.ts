@@ -527,7 +527,7 @@ export class GatewayError extends Error {
 
 /** What the connection itself tells. */
 export interface ConnectionEvents {
-  /** One of the session's sockets is lost; it is made anew. */
+  /** One of the session's sockets, or face and voice (`webrtc`), is lost; it is made anew. */
   lost: { type: "lost"; socket: string };
   back: { type: "back"; socket: string };
   /** The session is over, or was not found again. */

@@ -56,6 +56,7 @@ export class Session extends EventTarget {
   #asking = null;
   #peer = null;
   #peerId = "";
+  #mediaLost = false;
   #microphone = null;
   /** Counts what was asked for: to connect, or to be disconnected. What is older is given up. */
   #wanted = 0;
@@ -179,8 +180,11 @@ export class Session extends EventTarget {
     this.#peerId = answer.peer_id;
     await peer.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
     peer.addEventListener("connectionstatechange", () => {
-      const lost = ["failed", "closed"].includes(peer.connectionState) && peer === this.#peer;
-      if (lost) setTimeout(() => this.#again({ video, audio, microphone }, wanted), FIRST_PAUSE_MS);
+      if (peer !== this.#peer) return;
+      if (peer.connectionState === "connected") this.#tellMedia("back");
+      if (!["failed", "closed"].includes(peer.connectionState)) return;
+      this.#tellMedia("lost");
+      setTimeout(() => this.#again({ video, audio, microphone }, wanted), FIRST_PAUSE_MS);
     });
     for (const element of [video, audio].filter(Boolean)) {
       element.srcObject = stream;
@@ -251,6 +255,13 @@ export class Session extends EventTarget {
       if (error.status === 404 || error.status === 401) this.#end();
       else setTimeout(() => this.#again(where, now), LONGEST_PAUSE_MS);
     }
+  }
+
+  /** Of face and voice, each once: a network may let no attempt through. */
+  #tellMedia(type) {
+    if (this.#mediaLost === (type === "lost")) return;
+    this.#mediaLost = type === "lost";
+    this.#tell({ type, socket: "webrtc" });
   }
 
   #check(wanted, heard = null) {

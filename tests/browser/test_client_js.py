@@ -77,6 +77,10 @@ async def test_the_example_of_the_documentation_runs(browser: Browser, tmp_path:
             assert hung_up["plays"], "and not only where it has autoplay"
             assert (hung_up["refused"], hung_up["peers"]) == ("disconnected", 1)
             assert hung_up["tracks"] == ["ended"]
+            assert [(its["type"], its["socket"]) for its in hung_up["told"]] == [
+                ("lost", "webrtc"),
+                ("back", "webrtc"),
+            ]
             assert told["refused"] == "invalid_input"
             assert told["weights"] == 52 and told["events"][:2] == ["session", "state"]
             assert told["lost"] == ["lost", "back"] and told["said"] == 1
@@ -179,6 +183,10 @@ HUNG_UP = """async (url) => {
   const audio = new Audio();
   await session.connect({ audio });
   const plays = !audio.paused;
+  const told = [];
+  const tell = ({ detail }) => told.push(detail);
+  for (const type of ["lost", "back"]) session.addEventListener(type, tell);
+  const back = new Promise((resolve) => session.addEventListener("back", resolve));
   // It is lost, and before it is connected anew the visitor hangs up.
   const later = setTimeout;
   window.setTimeout = (act) => timers.push(act);
@@ -199,9 +207,11 @@ HUNG_UP = """async (url) => {
   const heard = await hear({ audio: true });
   yes.resolve(heard);
   const refused = await connecting.then(() => "", ({ code }) => code);
+  await session.connect({ audio });
+  await back;
   await session.end();
   const tracks = heard.getTracks().map((track) => track.readyState);
-  return { plays, refused, tracks, peers: before };
+  return { plays, refused, tracks, told, peers: before };
 }"""
 
 LOST = """async (url) => {
