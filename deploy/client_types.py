@@ -78,6 +78,8 @@ export class Session {
     audio?: HTMLMediaElement | null;
     microphone?: boolean;
   }): Promise<MediaStream>;
+  /** Whether the microphone, which stays open, gives silence: for push to talk. */
+  muted: boolean;
   /** See and hear no more; the session goes on. */
   disconnect(): Promise<void>;
   /** The face for who draws it, 25 times a second. What it returns ends it. */

@@ -58,6 +58,7 @@ export class Session extends EventTarget {
   #peerId = "";
   #mediaLost = false;
   #microphone = null;
+  #muted = false;
   /** Counts what was asked for: to connect, or to be disconnected. What is older is given up. */
   #wanted = 0;
   #closed = false;
@@ -160,6 +161,7 @@ export class Session extends EventTarget {
       const heard = await navigator.mediaDevices.getUserMedia({ audio: true });
       this.#check(wanted, heard);
       this.#microphone = heard;
+      this.muted = this.#muted;
       peer.addTransceiver(this.#microphone.getAudioTracks()[0], { direction: "sendrecv" });
     } else {
       peer.addTransceiver("audio", { direction: "recvonly" });
@@ -191,6 +193,16 @@ export class Session extends EventTarget {
       void element.play().catch(() => null); // the browser waits for a click, or something else was put in
     }
     return stream;
+  }
+
+  /** Whether the microphone, which stays open, gives silence: for push to talk. It outlives connections. */
+  get muted() {
+    return this.#muted;
+  }
+
+  set muted(muted) {
+    this.#muted = muted;
+    this.#microphone?.getTracks().forEach((track) => (track.enabled = !muted));
   }
 
   /** See and hear no more; the session goes on. */

@@ -99,7 +99,9 @@ async def test_a_session_that_is_not_found_again_is_let_go_of_wholly(
 ) -> None:
     await page.goto(f"{stub.url}/static/client.js")
     told = await page.evaluate(LOST, stub.url)
-    assert told == {"ended": [{"type": "ended", "socket": "events"}], "opened": 1, "live": 0}
+    assert told["audible"] == [False, True], "it talks once it is pushed"
+    assert told["ended"] == [{"type": "ended", "socket": "events"}]
+    assert (told["opened"], told["live"]) == (1, 0)
 
 
 async def test_a_token_is_renewed_for_as_long_as_its_session_lives_and_is_followed(
@@ -237,7 +239,11 @@ LOST = """async (url) => {
     return heard.at(-1);
   };
   const session = await Session.make(url);
+  session.muted = true;
   await session.connect({ microphone: true });
+  const [{ enabled: before }] = heard[0].getTracks();
+  session.muted = false;
+  const [{ enabled: after }] = heard[0].getTracks();
   const over = new Promise((resolve) => session.addEventListener("ended", ({ detail }) => {
     ended.push(detail);
     resolve();
@@ -261,7 +267,7 @@ LOST = """async (url) => {
   window.fetch = fetch;
   await act();
   const live = heard.filter((stream) => stream.getTracks()[0].readyState === "live");
-  return { ended, opened: heard.length, live: live.length };
+  return { ended, opened: heard.length, live: live.length, audible: [before, after] };
 }"""
 
 RENEWED = """async (url) => {
