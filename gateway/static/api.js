@@ -20,6 +20,8 @@ const RENEW_AGAIN_MS = 10_000;
 const ANSWER_LIMIT_MS = 30_000;
 /** Of what is there at once, and is asked first on a network that may have become another one. */
 const GLANCE_LIMIT_MS = 6_000;
+/** To one server a browser keeps no more of them. */
+const MOST_CONNECTIONS = 6;
 /** No such session any more, or one whose token holds no more: it will not do later either. */
 export const REFUSED = [401, 403, 404];
 
@@ -63,6 +65,8 @@ export class Api {
   #tokens = new Map();
   /** The token with which the page was opened: it stands in for a key, as far as it goes. */
   #guest = "";
+  /** A network has swallowed what was asked last: it may have forgotten all the connections to here. */
+  #swallowed = false;
 
   /** @param {() => Promise<{key: string, remember: boolean}>} askForKey shown once per refusal */
   constructor(askForKey) {
@@ -122,16 +126,21 @@ export class Api {
     const stop = () => given.abort(signal.reason);
     if (signal?.aborted) stop();
     const forget = onAbort(signal, stop);
-    const limit = setTimeout(() => given.abort(new Error("no answer came")), limit_ms);
+    const limit = setTimeout(() => {
+      this.#swallowed = true;
+      given.abort(new Error("no answer came"));
+    }, limit_ms);
     const headers = this.#headers(path, body === undefined ? {} : { "Content-Type": "application/json" });
     try {
-      return await fetch(this.url(path), {
+      const response = await fetch(this.url(path), {
         method,
         headers,
         signal: given.signal,
         keepalive,
         body: body === undefined ? undefined : JSON.stringify(body),
       });
+      this.#swallowed = false;
+      return response;
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new ApiError(0, "unreachable", error.message);
@@ -284,8 +293,11 @@ export class Api {
     return this.json("GET", `v1/sessions/${id}/place`, { signal });
   }
 
-  session(id, signal) {
-    return this.json("GET", `v1/sessions/${id}`, { signal, limit_ms: GLANCE_LIMIT_MS });
+  /** Where a network swallows that, over all connections at once: one by one they would take minutes. */
+  async session(id, signal) {
+    const ask = () => this.json("GET", `v1/sessions/${id}`, { signal, limit_ms: GLANCE_LIMIT_MS });
+    if (!this.#swallowed) return ask();
+    return Promise.any(Array.from({ length: MOST_CONNECTIONS }, ask)).catch(({ errors }) => Promise.reject(errors[0]));
   }
 
   updateSession(id, change, signal) {

@@ -84,10 +84,11 @@ async def test_a_request_that_a_network_swallows_holds_up_no_reconnect(
     await page.clock.install()
     await start(page, stub)
     swallowed = asyncio.Event()
-    await page.route("**/v1/sessions/session1", lambda _: swallowed.set(), times=1)
+    # By all six connections that the browser has kept: a network has forgotten them.
+    await page.route("**/v1/sessions/session1", lambda _: swallowed.set(), times=6)
     stub.drop()
     await swallowed.wait()
-    await page.clock.fast_forward(10_000)
+    await page.clock.fast_forward(10_000)  # then it asks over all of them at once
     await page.wait_for_selector("body[data-connection=live][data-video=playing]")
     assert len(stub.seen.sessions) == 1
 
