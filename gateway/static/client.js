@@ -57,6 +57,8 @@ export class Session extends EventTarget {
   #peer = null;
   #peerId = "";
   #mediaLost = false;
+  /** Connects face and voice anew; null: they are not connected. */
+  #reconnect = null;
   #microphone = null;
   #muted = false;
   /** Counts what was asked for: to connect, or to be disconnected. What is older is given up. */
@@ -181,12 +183,13 @@ export class Session extends EventTarget {
     this.#check(wanted);
     this.#peerId = answer.peer_id;
     await peer.setRemoteDescription({ sdp: answer.sdp, type: answer.type });
+    this.#reconnect = () => this.#again({ video, audio, microphone }, wanted);
     peer.addEventListener("connectionstatechange", () => {
       if (peer !== this.#peer) return;
       if (peer.connectionState === "connected") this.#tellMedia("back");
       if (!["failed", "closed"].includes(peer.connectionState)) return;
       this.#tellMedia("lost");
-      setTimeout(() => this.#again({ video, audio, microphone }, wanted), FIRST_PAUSE_MS);
+      setTimeout(this.#reconnect, FIRST_PAUSE_MS);
     });
     for (const element of [video, audio].filter(Boolean)) {
       element.srcObject = stream;
@@ -213,7 +216,7 @@ export class Session extends EventTarget {
 
   async #leave() {
     const [peer, id] = [this.#peer, this.#peerId];
-    [this.#peer, this.#peerId] = [null, ""];
+    [this.#peer, this.#peerId, this.#reconnect] = [null, "", null];
     this.#microphone?.getTracks().forEach((track) => track.stop());
     this.#microphone = null;
     peer?.close();
@@ -297,6 +300,8 @@ export class Session extends EventTarget {
       if (name === "events") this.#heard = true; // it has its time to open
       socket.addEventListener("open", () => {
         if (lostAt) this.#tell({ type: "back", socket: name });
+        // A gateway that has gone took face and voice along: browsers need a quarter of a minute to notice.
+        if (lostAt && name === "events") this.#reconnect?.();
         [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
         for (const message of unheard) socket.send(message);
       });

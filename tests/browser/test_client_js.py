@@ -101,7 +101,7 @@ async def test_a_session_that_is_not_found_again_is_let_go_of_wholly(
     told = await page.evaluate(LOST, stub.url)
     assert told["audible"] == [False, True], "it talks once it is pushed"
     assert told["ended"] == [{"type": "ended", "socket": "events"}]
-    assert (told["opened"], told["live"]) == (1, 0)
+    assert (told["opened"], told["live"]) == (2, 0)
 
 
 async def test_a_token_is_renewed_for_as_long_as_its_session_lives_and_is_followed(
@@ -231,8 +231,14 @@ LOST = """async (url) => {
       sockets.push(this);
     }
   };
+  const connected = Promise.withResolvers();
   window.RTCPeerConnection = class extends Peer {
-    constructor(...given) { super(...given); peers.push(this); }
+    constructor(...given) {
+      super(...given);
+      const look = () => peers.length > 1 && this.connectionState === "connected";
+      this.addEventListener("connectionstatechange", () => look() && connected.resolve());
+      peers.push(this);
+    }
   };
   mediaDevices.getUserMedia = async (wanted) => {
     heard.push(await hear(wanted));
@@ -248,16 +254,18 @@ LOST = """async (url) => {
     ended.push(detail);
     resolve();
   }));
+  sockets[0].close(); // as where its gateway has gone: another one has no such peer
+  await connected.promise;
   // For two minutes there is no network: neither for the media, nor for the events.
   away = true;
   window.fetch = () => Promise.reject(new TypeError("no network"));
   window.setTimeout = (act, ms) => (ms === 3000 ? again.resolve(act) : later(act, ms));
-  Object.defineProperty(peers[0], "connectionState", { value: "failed" });
-  peers[0].dispatchEvent(new Event("connectionstatechange"));
+  Object.defineProperty(peers[1], "connectionState", { value: "failed" });
+  peers[1].dispatchEvent(new Event("connectionstatechange"));
   const act = await again.promise;
   window.setTimeout = later;
   const lost = new Promise((resolve) => session.addEventListener("lost", resolve));
-  sockets[0].close();
+  sockets[1].close();
   await lost;
   const now = performance.now.bind(performance);
   performance.now = () => now() + 121_000;
