@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Iterator
 
@@ -208,7 +209,7 @@ async def test_what_is_kept_is_read_and_written_without_a_consumer(closed: NatsS
 
 
 async def test_records_are_the_gateways_alone_and_of_two_writings_one_counts(
-    closed: NatsServer,
+    closed: NatsServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = (User.OPERATOR, User.GATEWAY, User.GATEWAY, User.FACE)
     operator, one, other, face = [await connected(closed, user) for user in users]
@@ -238,6 +239,8 @@ async def test_records_are_the_gateways_alone_and_of_two_writings_one_counts(
     assert await ours.get("a.s") is None
     with pytest.raises(BusError, match="does not let the user face"):
         await Records(face, SESSIONS).get("a")
+    # Who asks again and again tells it once.
+    assert not [logged for logged in caplog.records if logged.levelno >= logging.WARNING]
     info = await operator.client.jetstream().stream_info(f"KV_{SESSIONS}")
     assert info.config.storage == "memory"
     for bus in (operator, one, other, face):

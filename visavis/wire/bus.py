@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import re
 import ssl
 from collections import deque
 from collections.abc import Coroutine
@@ -42,6 +43,8 @@ _CONNECT_TIMEOUT_S = 2  # of one attempt
 # A server that is frozen keeps its connections open and says nothing: it is noticed within 3 s, as
 # a frozen replica is.
 _PING_S, _PINGS_UNANSWERED = 1, 2
+# Whoever asks for it is told, asks again and again, and says once what that means (`bucket.py`).
+_OF_WHAT_IS_KEPT = re.compile(r'permissions violation .*"\$(?:js|kv|o)\.', re.I)
 _CLOSE_TIMEOUT_S = 2.0  # a server that does not read keeps what is unsent
 _FLUSH_TIMEOUT_S = 10.0
 # After the client's own limit a late pong ends its reading; long after ours, none will come.
@@ -242,7 +245,8 @@ class Bus:
             raise BusError(_refused(self.login))
         if "permissions violation" in str(error).lower():
             self.refused = str(error)
-        level = logging.WARNING if self.connected else logging.DEBUG
+        quiet = not self.connected or _OF_WHAT_IS_KEPT.search(str(error))
+        level = logging.DEBUG if quiet else logging.WARNING
         log.log(level, "bus error: %s", error or type(error).__name__)
 
     async def _on_disconnected(self) -> None:
