@@ -55,8 +55,7 @@ async def main() -> None:
     parser.add_argument("--persona", default=PERSONA)
     parser.add_argument("--json", type=Path, help="where all answers are written")
     wanted = parser.parse_args()
-    told = tomllib.loads(_SETS.read_text("utf-8"))["conversation"]
-    asked = [one for one in told if one["half"] == wanted.half]
+    asked = [one for one in conversations() if one["half"] == wanted.half]
     backend = LlamaCppBackend(wanted.model, model="m", slots=_SLOTS, context_tokens=2048)
     await backend.load()
     answers: list[list[Answer]] = []
@@ -73,6 +72,14 @@ async def main() -> None:
     if wanted.json:
         rows = [[vars(answer) for answer in conversation] for conversation in answers]
         wanted.json.write_text(json.dumps(rows, ensure_ascii=False, indent=1), "utf-8")
+
+
+def conversations() -> list[dict[str, Any]]:
+    """All of the file: `half`, `turns` (a question, the pattern of a right answer or ""), `again`
+    where answers may be given again.
+    """
+    told: list[dict[str, Any]] = tomllib.loads(_SETS.read_text("utf-8"))["conversation"]
+    return told
 
 
 async def _talk(

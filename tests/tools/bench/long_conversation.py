@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import random
 import time
-import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,9 +26,9 @@ from services.llm.backends.llamacpp import LlamaCppBackend
 from services.llm.generator import AnswerRequest, Generator
 from services.llm.prompt import Beginning
 from services.llm.settings import LlmSettings
+from tests.tools.bench.conversations import conversations
 from visavis.wire.clock import MonotonicClock
 
-_SET = Path(__file__).with_name("conversations.toml")
 _SLOT = 0
 
 
@@ -59,8 +58,7 @@ async def main() -> None:
 
 
 def _questions(count: int, seed: int) -> list[str]:
-    told = tomllib.loads(_SET.read_text("utf-8"))["conversation"]
-    asked = [question for one in told for question, _ in one["turns"]]
+    asked = [question for one in conversations() for question, _ in one["turns"]]
     random.Random(seed).shuffle(asked)
     return [asked[at % len(asked)] for at in range(count)]
 
