@@ -108,7 +108,7 @@ class McpServers:
     def __init__(self, servers: Mapping[str, McpServer]) -> None:
         """Raises InvalidInputError where the package that speaks the protocol is missing."""
         if servers and find_spec("mcp") is None:
-            raise InvalidInputError("mcp: a package is missing; pip install 'visavis[mcp]'")
+            raise InvalidInputError("mcp: a package is missing; pip install -e '.[mcp]'")
         self._links = [_Link(name, server, self._taken) for name, server in servers.items()]
         self._keepers = [Keeper(f"mcp-{link.name}", link.keep) for link in self._links]
 

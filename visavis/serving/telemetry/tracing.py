@@ -40,7 +40,7 @@ def start_tracing(service: str, instance: str) -> None:
     try:
         from visavis.serving.telemetry.opentelemetry_spans import open_tracer
     except ImportError as error:
-        missing = f"traces need OpenTelemetry: install visavis[otel] ({error})"
+        missing = f"traces need OpenTelemetry: pip install -e '.[otel]' ({error})"
         if os.environ.get(FILE_VARIABLE):
             raise SettingsError(f"{FILE_VARIABLE}: {missing}") from None
         log.warning("%s", missing)

@@ -41,7 +41,7 @@ def open_binding() -> CudaBinding:
         except ImportError as error:
             failures.append(f"{name}: {error}")
     raise NoDeviceError(
-        "device: no Python binding of CUDA; install visavis[gpu] (" + "; ".join(failures) + ")"
+        "device: no Python binding of CUDA; pip install -e '.[gpu]' (" + "; ".join(failures) + ")"
     )
 
 

@@ -216,4 +216,4 @@ def _work(module: str) -> Any:
     try:
         return importlib.import_module(f"visavis.tools.cli.engine.{module}")
     except ImportError as error:
-        raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
+        raise PlanError(f"{error.name} is not installed: pip install -e '.[onnx]'") from error

@@ -71,7 +71,7 @@ def quality(
     try:
         from visavis.tools.precision.gates import Gates
     except ImportError as error:
-        raise PlanError(f"{error.name} is not installed: install visavis[onnx]") from error
+        raise PlanError(f"{error.name} is not installed: pip install -e '.[onnx]'") from error
 
     console = output_console()
     if clips is None and _CLIPS.is_dir():
