@@ -1,8 +1,8 @@
 """Runs the Triton server that the wheel nvidia-pytriton carries, without a container.
 
-    python -m venv triton && triton/bin/pip install -r deploy/triton/requirements.txt
+    python -m venv .venv-triton && .venv-triton/bin/pip install -r deploy/triton/requirements.txt
     visavis engine triton-repository models --platform python
-    triton/bin/python deploy/triton/serve.py models
+    .venv-triton/bin/python deploy/triton/serve.py models
 
 It needs that wheel and onnxruntime, and nothing of visavis. What follows `--` is the server's own.
 """
