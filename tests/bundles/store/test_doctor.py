@@ -41,12 +41,14 @@ def test_weights_are_missing_then_right_then_damaged(clinic: Store) -> None:
 
     assert weights("small").level is Level.WRONG
     assert weights("small").remedy == "visavis models pull --profile small"
-    assert weights("other").level is Level.NOTE
+    assert (weights("other").level, weights("other").remedy) == (Level.NOTE, "")
     (pulled,) = clinic.pull("ear")
     assert weights("small").level is Level.OK
     (pulled.path / "a").write_bytes(b"weightz")
     assert weights("small").level is Level.WRONG
     assert weights("small").remedy == "visavis models pull --profile small --repair"
+    (pulled.path / "a").unlink()
+    assert weights("other").remedy == "visavis models pull --profile other --repair"
 
 
 def test_a_disk_is_wrong_while_weights_lack_that_a_pull_would_find_no_room_for(

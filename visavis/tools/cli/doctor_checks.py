@@ -275,6 +275,8 @@ def check_weights(catalog: Catalog, folder: Path, profile: str) -> Iterator[Find
         damaged = any(item.state is State.DAMAGED for item in wrong)
         remedy = f"visavis models pull --profile {name}" + (" --repair" if damaged else "")
         level = Level.WRONG if name == profile else Level.NOTE
+        if level is Level.NOTE and all(item.state is State.MISSING for item in wrong):
+            remedy = ""  # nobody has asked for it, and who does has it pulled
         yield Finding(f"weights {name}", level, detail, remedy)
 
 
