@@ -68,6 +68,8 @@ def _nothing_begins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--config", "nope", "'nope' does not exist"),
         ("--answers", "nope", "'nope' does not exist"),
         ("--knowledge", "nope", "'nope' does not exist"),
+        ("--tls-cert", "nope", "'nope' does not exist"),
+        ("--tls-key", "nope", "'nope' does not exist"),
     ],
 )
 def test_what_cannot_be_is_told_at_once(option: str, given: str, said: str) -> None:
@@ -76,11 +78,16 @@ def test_what_cannot_be_is_told_at_once(option: str, given: str, said: str) -> N
     assert option in result.output and said in result.output
 
 
-def test_a_configuration_that_is_no_toml_is_told_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("told", "said"), [("[gateway\n", "not TOML"), ("[gatway]\n", "unknown section 'gatway'")]
+)
+def test_a_configuration_that_cannot_be_is_told_at_once(
+    tmp_path: Path, told: str, said: str
+) -> None:
     file = tmp_path / "visavis.toml"
-    file.write_text("[gateway\n")
-    error = CliRunner().invoke(app, ["up", "--config", str(file)]).exception
-    assert isinstance(error, SettingsError) and "--config" in str(error) and "TOML" in str(error)
+    file.write_text(told)
+    error = CliRunner().invoke(app, ["up", "--port", "0", "--config", str(file)]).exception
+    assert isinstance(error, SettingsError) and said in str(error)
 
 
 def test_a_port_that_is_taken_is_told_at_once() -> None:

@@ -263,8 +263,11 @@ def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> di
     finder = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     finder.add_argument("--config", default=from_env)
     path = finder.parse_known_args(list(argv))[0].config
-    if not path:
-        return {}
+    return sections_in(path).get(section, {}) if path else {}
+
+
+def sections_in(path: str | Path) -> dict[str, dict[str, Any]]:
+    """What a stack's file tells its processes, by section. Raises SettingsError."""
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -275,8 +278,7 @@ def _file_section(argv: Sequence[str], from_env: str | None, section: str) -> di
         if name not in SECTIONS or not isinstance(value, dict):
             known = ", ".join(SECTIONS)
             raise SettingsError(f"{path}: unknown section {name!r}; known are {known}")
-    values: dict[str, Any] = content.get(section, {})
-    return values
+    return content
 
 
 def _explain(error: ValidationError, settings_class: type[Settings], prefix: str) -> str:

@@ -8,7 +8,6 @@ import logging
 import os
 import signal
 import sys
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TextIO, TypeAlias, cast
@@ -26,7 +25,7 @@ from visavis.serving.discovery import Replica
 from visavis.serving.errors import ModelStoreError, SettingsError, VisavisError
 from visavis.serving.lifetime.supervision import end_tasks
 from visavis.serving.logs import JsonFormatter
-from visavis.serving.settings import SERVICES, env_prefix, secret_in
+from visavis.serving.settings import SERVICES, env_prefix, secret_in, sections_in
 from visavis.serving.trust import own_certificate
 from visavis.tools.cli.doctor_checks import Level, check_memory
 from visavis.tools.cli.models import chosen_bundles, pull_missing
@@ -125,11 +124,20 @@ def up(
     tls_cert: Annotated[
         Path | None,
         typer.Option(
-            envvar="VISAVIS_GATEWAY_TLS_CERT", help="Certificate (PEM): the page by https."
+            envvar="VISAVIS_GATEWAY_TLS_CERT",
+            help="Certificate (PEM): the page by https.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None,
     tls_key: Annotated[
-        Path | None, typer.Option(envvar="VISAVIS_GATEWAY_TLS_KEY", help="Its key (PEM).")
+        Path | None,
+        typer.Option(
+            envvar="VISAVIS_GATEWAY_TLS_KEY",
+            help="Its key (PEM).",
+            exists=True,
+            dir_okay=False,
+        ),
     ] = None,
     tls_self_signed: Annotated[
         bool,
@@ -371,15 +379,7 @@ def section_of(name: str, config: Path | None) -> dict[str, Any]:
     environment names to them, if any. Raises SettingsError where it is not in order.
     """
     named = config or os.environ.get(f"{env_prefix(name)}CONFIG")
-    if not named:
-        return {}
-    try:
-        told = tomllib.loads(Path(named).read_text(encoding="utf-8")).get(name)
-    except OSError as error:
-        raise SettingsError(f"--config: cannot read {named}: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise SettingsError(f"--config: {named} is not TOML: {error}") from None
-    return told if isinstance(told, dict) else {}
+    return sections_in(named).get(name, {}) if named else {}
 
 
 def _listening_at(host: str | None, port: int | None, told: Mapping[str, Any]) -> tuple[str, int]:
