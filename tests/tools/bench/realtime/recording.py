@@ -1,6 +1,6 @@
 """A page of OpenAI's SDK for voice agents, unchanged, with our face in it: recorded.
 
-    python -m tests.tools.bench.realtime.recording agents.mp4 --strip docs/agents-realtime.jpg
+    python -m tests.tools.bench.realtime.recording agents.mp4 --strip agents.jpg
 
 Needs what `make clients` and `make browser` install, and ffmpeg. A visitor's question comes out of
 Chromium's microphone; what the page shows is taken picture by picture as the browser draws it, its
