@@ -82,20 +82,36 @@ def test_an_address_or_key_that_is_none_is_told_in_a_line(
     assert (ended.value.code, told.count("\n")) == (1, 1) and expected in told
 
 
-def test_who_is_refused_is_told_how_a_command_takes_the_key(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+FULL = 'no room now; try again in about 7 s, or ask for a place in the queue with "queue": true'
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message", "said", "not_said"),
+    [
+        (401, "unauthenticated", f"it is unknown here: {HOW}", "--api-key", "Bearer"),
+        (429, "at_capacity", FULL, "try again in about 7 s", "queue"),
+    ],
+)
+def test_who_is_refused_is_told_what_a_command_can_do(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    status: int,
+    code: str,
+    message: str,
+    said: str,
+    not_said: str,
 ) -> None:
     def respond(request: httpx.Request) -> httpx.Response:
-        wrong = {"code": "unauthenticated", "message": f"it is unknown here: {HOW}"}
+        wrong = {"code": code, "message": message}
         asked = request.url.path == "/healthz"
-        return httpx.Response(200 if asked else 401, json={"error": wrong})
+        return httpx.Response(200 if asked else status, json={"error": wrong})
 
     served_by(monkeypatch, respond)
     monkeypatch.setattr("sys.argv", ["visavis", "cache", "list", "--api-key", "wrong"])
     with pytest.raises(SystemExit):
         main()
     told = capsys.readouterr().err
-    assert "it is unknown here" in told and "--api-key" in told and "Bearer" not in told
+    assert message[:11] in told and said in told and not_said not in told
 
 
 # ------------------------------------------------------------ one that is not ready yet

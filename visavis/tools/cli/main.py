@@ -161,6 +161,8 @@ def main() -> None:
             # How HTTP and WebSockets carry it is for those who write clients.
             told = f"{told.partition(': send it as')[0]}: give it with --api-key or, better, in "
             told += "VISAVIS_GATEWAY_API_KEY"
+        elif isinstance(error, GatewayError) and error.code == "at_capacity":
+            told = told.partition(", or ask for a place")[0]  # as no command does
         console = Console(stderr=True, highlight=False, soft_wrap=True)
         console.print("[red]visavis:[/red]", Text(told))
         sys.exit(1)
