@@ -24,9 +24,9 @@ CLIENT_KEY = "what clients of other protocols show"
 # What else goes on where tests run is nobody's reason to be turned away.
 _LET_IN = 'slots = 4\nadmission = "slots"\n'
 _CONFIG = (
-    f"[llm]\n{_LET_IN}max_tokens = 20\ntemperature = 0\n"
+    f"[llm]\n{_LET_IN}max_tokens = 12\ntemperature = 0\n"
     f'[asr]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n[tts]\n{_LET_IN}client_key = "{CLIENT_KEY}"\n'
-    f'[face]\n{_LET_IN}idle_life_s = 12\nclient_key = "{CLIENT_KEY}"\navatar_dir = {{avatars}}\n'
+    f'[face]\n{_LET_IN}idle_life_s = 6\nclient_key = "{CLIENT_KEY}"\navatar_dir = {{avatars}}\n'
     "[gateway]\nwyoming_port = 0\nanswers = {answers}\n"
 )
 KNOWN_QUESTION = "What are your opening hours?"

@@ -86,16 +86,15 @@ async def test_an_idle_session_costs_the_face_nothing_and_its_joins_are_not_seen
         drawn = await said.value('face_frames_total{mode="live"}')
         await said.until(looped, await said.value(looped) + 50, 20)
         assert await said.value('face_frames_total{mode="live"}') == drawn
-        for _ in range(2):
-            before = await said.value(spoken)
-            await session.ask(KNOWN_QUESTION)
-            await until_turn(session, "finished")
-            assert await said.value(spoken) > before
-            await said.until(looped, await said.value(looped) + 25, 20)
+        before = await said.value(spoken)
+        await session.ask(KNOWN_QUESTION)
+        await until_turn(session, "finished")
+        assert await said.value(spoken) > before
+        await said.until(looped, await said.value(looped) + 25, 20)
         assert len(film) > 100_000
     moved, keys = steps(bytes(film))
     # Loop and speech begin and end with key frames. 50: the first viewer's arrival is no join.
     moved, keys = moved[50:], keys[50:]
-    assert keys.sum() >= 8
+    assert keys.sum() >= 6
     # Of the others, P99 on a quiet machine; a busy one leaves pictures out. A jump is 6 and more.
     assert moved[keys].max() <= moved[~keys].max()
