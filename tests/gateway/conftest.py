@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from gateway.edge.server import server_config
 from gateway.edge.tls import open_tls
 from gateway.peers.server import listen
 from gateway.settings import GatewaySettings
+from gateway.stages import registry
 from tests.gateway.doubles import KINDS, Double, Doubles
 from visavis.client import GatewayClient
+from visavis.serving.discovery import discover
 from visavis.serving.logs import JsonFormatter
 from visavis.tools.stack.nats_server import NatsServer
 from visavis.wire.bus import Bus
@@ -35,6 +38,14 @@ def _logs_stay_ours() -> Iterator[None]:
     for handler in list(logging.root.handlers):
         if isinstance(handler.formatter, JsonFormatter):
             logging.root.removeHandler(handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _answer_at_once() -> Iterator[None]:
+    """Whoever is there runs in this very process: nobody is waited for as in a cluster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "discover", partial(discover, wait_s=0.1))
+        yield
 
 
 class RunningGateway:
