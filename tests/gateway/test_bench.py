@@ -41,14 +41,13 @@ def spoken(speech_s: float = 0.3, hz: float = 440.0) -> Clip:
     return Clip("tone", pcm, SpeechSpan(1600, len(pcm), "label"), "Hello", "en")
 
 
-@pytest.mark.parametrize("transport", ["websocket", "webrtc"])
 async def test_an_answer_is_measured_from_the_end_of_the_question(
-    client: GatewayClient, gateway: RunningGateway, doubles: Doubles, transport: Transport
+    client: GatewayClient, gateway: RunningGateway, doubles: Doubles
 ) -> None:
     doubles.script.hears = "Hello?"
     doubles.script.voice_s = 0.6
     seen: list[TurnFigures | None] = []
-    plan = LatencyPlan(transport=transport)
+    plan = LatencyPlan(transport="websocket")
     bench = LatencyBench(client, find_processes(gateway.url, []), plan, seen.append)
     run = await bench.run([spoken()])
     assert seen[0] is None, "the first turn warms up"
@@ -57,8 +56,7 @@ async def test_an_answer_is_measured_from_the_end_of_the_question(
     assert (turn.transcript, turn.answer) == ("Hello?", doubles.script.answer)
     assert turn.answer_s > 0.4
     # How long each took is the machine's business; that each was seen is ours.
-    names = ["voice_to_voice", "first_sample_leaves", "server_voice_to_voice"]
-    for name in names + ["first_frame"] * (transport == "websocket"):
+    for name in ("voice_to_voice", "first_sample_leaves", "server_voice_to_voice", "first_frame"):
         value = turn.figures[name]
         assert value is not None and value > 0, name
     cpu_s = turn.figures["cpu_s"]
