@@ -291,7 +291,10 @@ async def test_a_service_keeps_its_fixed_ports_when_it_is_restarted(
                 assert "draining 0" in (await client.get(metrics)).text
 
 
-async def test_the_key_stands_in_no_command_line(tmp_path: Path) -> None:
+async def test_the_key_stands_in_no_command_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(supervisor, "SERVICES", ())
     keys = {"api_key": "open sesame", "token_key": "sesame" * 6}
     options = StackOptions(log_dir=tmp_path, host="0.0.0.0", **keys)
     async with beginning(Stack(options)):
@@ -610,20 +613,25 @@ def test_a_bus_is_found_behind_a_guard(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 async def test_a_service_whose_bus_is_gone_ends_soon_when_told_to(tmp_path: Path) -> None:
+    async def asked(exchange: Exchange) -> None:
+        raise AssertionError("nobody asks")
+
     with NatsServer(tmp_path) as nats:
-        flags = ["--profile", "tiny", "--nats-url", nats.url]
-        face = python_child("face", "services.face", flags, tmp_path)
-        face.start()
-        async with asyncio.timeout(50):
-            while not face.working:
-                assert face.runs(), face.log_tail()
-                await face.beats()
-                await asyncio.sleep(0.05)
-        nats.stop()
-        began_s = time.monotonic()
-        await face.stop()
-        took_s = time.monotonic() - began_s
-    assert "Traceback" not in face.log_tail()
+        async with HttpServer(asked).running() as model:
+            flags = ["--backend", "openai", "--url", model.url, "--model", "first"]
+            flags += ["--nats-url", nats.url]
+            llm = python_child("llm", "services.llm", flags, tmp_path)
+            llm.start()
+            async with asyncio.timeout(50):
+                while not llm.working:
+                    assert llm.runs(), llm.log_tail()
+                    await llm.beats()
+                    await asyncio.sleep(0.05)
+            nats.stop()
+            began_s = time.monotonic()
+            await llm.stop()
+            took_s = time.monotonic() - began_s
+    assert "Traceback" not in llm.log_tail()
     assert took_s < 5, f"ended after {took_s:.1f} s"
 
 
