@@ -95,8 +95,8 @@ async def test_typed_question_is_answered_aloud_and_in_step(
 
 
 async def test_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
-    pcm = read_mono(CLIPS / "two_cities_01.wav", MIC_RATE_HZ)
-    said = (CLIPS / "two_cities_01.txt").read_text(encoding="utf-8")
+    pcm = read_mono(CLIPS / "austen_0880.wav", MIC_RATE_HZ)
+    said = (CLIPS / "austen_0880.txt").read_text(encoding="utf-8")
     async with gateway.session(language="en") as session:
         stop = asyncio.Event()
         microphone = asyncio.create_task(session.talk(pcm, stop))

@@ -142,19 +142,6 @@ async def test_typed_questions_are_answered_and_can_be_interrupted(gateway: Gate
     await asyncio.gather(ask("Why is the sky blue?", "en"), ask("请介绍一下北京。", "zh"))
 
 
-async def test_a_spoken_question_is_heard_and_answered(gateway: GatewayClient) -> None:
-    async with gateway.session(language="en") as session:
-        stop = asyncio.Event()
-        microphone = asyncio.create_task(session.talk(clip("two_cities_01.wav"), stop))
-        events = await until_turn(session, "finished", "failed")
-        stop.set()
-        await microphone
-    assert events[-1]["event"] == "finished", events[-1]
-    told = [e["text"] for e in events if e["type"] == "transcript" and e["final"]]
-    said = (CLIPS / "two_cities_01.txt").read_text(encoding="utf-8")
-    assert likeness(" ".join(told), said) > 0.7
-
-
 @pytest.mark.parametrize(("file", "language"), SPOKEN)
 async def test_partial_texts_are_the_drafts_of_the_next(
     channel: grpc.aio.Channel, file: str, language: str

@@ -92,13 +92,6 @@ def builder(planned: Planned, tmp_path: Path) -> PlanBuilder:
     return PlanBuilder(rtx(), PORTABLE, PlanCache(tmp_path), make_graph=planned.make_graph)
 
 
-def test_the_compiler_reads_it_in_32_bits(planned: Planned, builder: PlanBuilder) -> None:
-    """All of its layers. It is served only where it is asked for; `engine check` compiles it."""
-    layers = builder.layers(builder.graph(planned.request("fp32")))
-    kinds = {layer.dtype for layer in layers}
-    assert "FLOAT" in kinds and "INT8" not in kinds
-
-
 @pytest.mark.timeout(300)
 def test_it_compiles_as_it_is_served(
     planned: Planned, builder: PlanBuilder, compiled: list[Checked]
