@@ -15,7 +15,7 @@ from gateway.stages.registry import HostClocks
 from gateway.talk.conversation import Conversation
 from gateway.talk.history import SpokenMark
 from gateway.talk.turn import KEPT_TURNS
-from visavis.wire.media import PcmChunk, Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
+from visavis.wire.media import Place, Stamp, TokenChunk, TranscriptChunk, TranscriptEvent
 
 OURS, THEIRS = 1, 2
 
@@ -96,20 +96,6 @@ def test_the_voice_waits_for_a_picture_so_long_and_for_a_tick(
     assert ("playout", other, "first") not in found
     if picture_ms is not None:
         assert found["playout", "transfer", "first"][-1][1] == picture_ms
-
-
-def test_the_last_chunk_has_its_own_spans() -> None:
-    last = {
-        "llm.last_finished": 900, "tts.last_got": 901, "tts.last_started": 905,
-        "tts.last_finished": 950, "face.last_got": 951, "face.last_started": 2000,
-        "face.last_finished": 2003, "encoder.last_started": 2003, "encoder.last_finished": 2005,
-        "last_voice": 951, "last_picture": 2006, "ended": 3000,
-    }  # fmt: skip
-    found = spans(ledger({**IN_SERIES, **last}))
-    assert found["llm", "compute", "last"] == [(272, 900)]
-    assert found["tts", "compute", "last"] == [(905, 950)]
-    assert found["face", "compute", "last"] == [(2000, 2003)]
-    assert found["playout", "wait", "last"] == [(2006, 3000)]
 
 
 # ------------------------------------------------------------ overhead
@@ -262,18 +248,6 @@ def test_chunks_of_other_turns_are_not_noted() -> None:
     assert latency_of(watch).stages == [] and latency_of(watch).spans == []
 
 
-def test_an_empty_voice_is_no_first_voice() -> None:
-    watch = Stopwatch("s", HostClocks(OURS))
-    watch.asked(1.0)
-    watch.opened(1, "text", 1.0, held=False)
-    none = np.zeros(0, np.int16)
-    watch.voice(PcmChunk(Place("s", 1, 0, 0, last=True), 24_000, none), 1.1)
-    voice = PcmChunk(Place("s", 1, 0, 0, last=True), 24_000, np.ones(9, np.int16))
-    watch.voice(voice, 1.3)
-    watch.tick(tick((PlayoutEvent.STARTED, 1)), Playout(), 1.5)
-    assert [(s.kind, s.start_ms) for s in latency_of(watch).spans] == [("wait", 300)]
-
-
 def test_gaps_in_the_voice_are_counted_for_their_turn() -> None:
     watch = Stopwatch("s", HostClocks(OURS))
     watch.opened(1, "text", 1.0, held=False)
@@ -304,22 +278,6 @@ def moments(**marks: float) -> Ledger:
     for name, at in marks.items():
         made.mark(Mark(name), at)
     return made
-
-
-def test_a_stage_lasts_from_what_it_waits_for_to_what_it_gives() -> None:
-    made = moments(
-        asked=10.0, opened=10.1, understood=10.3, first_token=10.2, first_voice=10.25,
-        first_picture=10.26, started=10.32,
-    )  # fmt: skip
-    stages = {s.name: (s.start_ms, s.end_ms) for s in made.stages()}
-    assert stages == {
-        "asr": (0.0, 300.0),
-        "llm": (100.0, 200.0),
-        "tts": (200.0, 250.0),
-        "face": (250.0, 260.0),
-        "playout": (300.0, 320.0),
-    }
-    assert made.since_asked(Mark.STARTED) == pytest.approx(0.32)
 
 
 def test_playout_waits_for_the_later_of_words_and_voice() -> None:

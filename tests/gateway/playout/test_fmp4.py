@@ -46,22 +46,6 @@ def regular(count: int = FRAMES) -> list[int]:
     return [i * 3600 for i in range(count)]
 
 
-def test_every_picture_decodes_at_its_own_time() -> None:
-    times = [0, 3600, 7200, 9000, 14_400, 18_000]
-    with film(movie(times)) as container:
-        frames = list(container.decode(video=0))
-        assert [f.pts for f in frames] == times
-        assert [f.duration for f in frames] == [3600, 3600, 1800, 5400, 3600, 3600]
-        assert container.streams.video[0].time_base.denominator == 90_000
-        assert [f.to_ndarray(format="gray").mean() for f in frames] == sorted(
-            f.to_ndarray(format="gray").mean() for f in frames
-        )
-        assert (
-            frames[-1].to_ndarray(format="gray").mean()
-            > frames[0].to_ndarray(format="gray").mean() + 100
-        )
-
-
 def test_the_stream_says_that_it_is_synthetic() -> None:
     with film(movie(regular(3))) as container:
         assert container.metadata["comment"] == SYNTHETIC

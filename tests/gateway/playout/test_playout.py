@@ -392,16 +392,6 @@ def test_a_late_chunk_of_a_complete_voice_is_ignored() -> None:
 # ------------------------------------------------------------ idle pictures
 
 
-def test_idle_pictures_are_shown_as_they_come_and_a_burst_is_spread() -> None:
-    target = playout(H264)
-    for name in (b"a", b"b", b"c"):
-        target.push_picture(idle(name=name))
-    first, *rest = run(target, 4)
-    assert [len(t.pictures) for t in (first, *rest)] == [1, 1, 1, 0]
-    assert shown([first]) == [b"a"] and first.pictures[0].skew_s is None
-    assert first.pictures[0].time == to_video_clock(first.start_samples)
-
-
 def test_the_last_picture_of_a_turn_is_seen_before_the_idle_one() -> None:
     target = playout(H264)
     target.open_turn(1)

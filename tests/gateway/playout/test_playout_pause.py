@@ -91,19 +91,6 @@ def test_it_does_not_wait_for_pictures_for_ever() -> None:
     assert [bool(t.pcm.any()) for t in ticks].index(True) == 8
 
 
-def test_what_faded_out_is_said_again() -> None:
-    target = Playout()
-    target.open_turn(1)
-    target.push_voice(1, numbered(4), last=True)
-    run(target, 2)
-    target.pause(1)
-    run(target, 2)
-    target.resume(1, target.played_samples)
-    ticks = run(target, 3)
-    assert (ticks[0].pcm[-1], ticks[1].pcm[0]) == (300, 400)
-    assert (ticks[0].pcm != 0).sum() > TICK_SAMPLES - 10
-
-
 def test_a_turn_that_has_not_begun_waits() -> None:
     target = playout(H264)
     target.open_turn(1)
@@ -126,19 +113,6 @@ def test_a_paused_turn_that_is_voided_makes_no_sound() -> None:
     target.void(2)
     assert not any(t.pcm.any() for t in run(target, 5))
     assert not target.paused
-
-
-def test_a_voice_that_comes_during_a_pause_waits() -> None:
-    target = Playout()
-    target.open_turn(1)
-    target.push_voice(1, numbered(2))
-    run(target, 1)
-    target.pause(1)
-    target.push_voice(1, numbered(2), last=True)
-    assert not any(t.pcm.any() for t in run(target, 10)[1:])
-    assert target.underruns == 0
-    target.resume(1, target.played_samples)
-    assert sum(t.pcm.any() for t in run(target, 10)) == 4  # on its grid: the first tick again
 
 
 def test_the_past_is_bounded() -> None:

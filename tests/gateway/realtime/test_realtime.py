@@ -648,17 +648,6 @@ def test_who_begins_to_detect_turns_himself_hears_the_end_of_what_is_being_said(
     assert kinds(talk.record())[0] == "input_audio_buffer.committed"
 
 
-def test_all_responses_that_wait_for_a_recording_are_made() -> None:
-    talk = Talk({"audio": {"input": {"turn_detection": None}}})
-    talk.record()
-    apart = {"conversation": "none", "output_modalities": ["text"]}
-    for response in ({}, *[apart] * 4):
-        assert kinds(talk.say("response.create", response=response)) == ["response.created"]
-    (reading,) = talk.of(to_do.Recognise)
-    talk.hear(to_do.Recognised(reading.of, "How are you?"))
-    assert (len(talk.of(to_do.Answer)), len(talk.of(to_do.Write))) == (1, 4)
-
-
 def test_what_could_not_be_read_is_not_answered_as_if_nothing_had_been_said() -> None:
     talk = Talk({"audio": {"input": {"turn_detection": None}}})
     talk.record()

@@ -115,19 +115,6 @@ def test_the_operator_comes_first_also_while_the_room_is_paused() -> None:
     assert talk.begun[1].why is Why.COMMENT
 
 
-def test_what_could_not_begin_waits_for_the_end_of_a_pause() -> None:
-    talk = Talk(host())
-    talk.ask()
-    (speech,), talk.open = talk.begun, None
-    talk.host.failed(speech, talk.now)
-    talk.host.paused = True
-    talk.wait(5.0)
-    assert talk.open is None
-    talk.host.paused = False
-    talk.wait(0.1)
-    assert talk.open is speech
-
-
 def test_what_waits_while_the_room_is_paused_grows_old() -> None:
     talk = Talk(host(answer_within_s=10.0))
     talk.ask()

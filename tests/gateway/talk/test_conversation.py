@@ -297,17 +297,6 @@ def test_an_unlikely_end_prepares_nothing(talk: Conversation) -> None:
     assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "speech")]
 
 
-def test_noise_is_forgotten(talk: Conversation) -> None:
-    talk.speech_started(1, 0)
-    talk.paused(1, "hm", 0.9, 1)
-    actions = talk.discarded(1, 0)
-    assert of(actions, CloseTurn) == [CloseTurn(1, "discarded")]
-    assert of(actions, TranscriptEvent)[0].text == ""
-    talk.speech_started(2, 2)
-    assert of(talk.final(2, "  ", 3), BeginAnswer) == [], "there is no word in it"
-    assert talk.state == "idle"
-
-
 def test_an_answer_that_a_noise_has_ended_is_given_again(talk: Conversation) -> None:
     talk.speech_started(1, 0)
     asked = talk.final(1, "Is there a river under London?", 1)
@@ -360,19 +349,6 @@ def test_a_pause_does_not_disturb_a_typed_question(talk: Conversation) -> None:
 
 
 # ------------------------------------------------------------ faults
-
-
-def test_a_failed_stage_ends_the_turn(talk: Conversation) -> None:
-    talk.submit_text("Hi.", 0)
-    actions = talk.stage_failed("llm", 1, "internal", "out of memory")
-    assert of(actions, AnnounceTurn) == [AnnounceTurn(2, "failed")]
-    assert of(actions, ErrorEvent) == [ErrorEvent(code="internal", message="llm: out of memory")]
-    (event,) = of(actions, TurnEvent)
-    assert (event.event, event.reason) == ("failed", "llm: out of memory")
-    assert talk.state == "idle"
-    assert prompt(talk.submit_text("Good.", 0))[1:] == [("user", "Good.")], "it is asked again"
-    outside_of_turns = of(talk.stage_failed("asr", 0, "internal", "deaf"), ErrorEvent)
-    assert outside_of_turns == [ErrorEvent(code="internal", message="asr: deaf")]
 
 
 def test_a_language_model_that_comes_back_goes_on_behind_what_is_written(

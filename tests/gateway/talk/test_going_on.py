@@ -266,24 +266,6 @@ def test_captions_of_a_question_that_another_s_late_words_part_come_to_their_end
     ]
 
 
-def test_what_the_app_says_into_a_question_that_goes_on_parts_it(talk: Conversation) -> None:
-    talk.speech_started(2, 1.5)
-    talk.partial(2, "And of")
-    talk.speak_unasked("say", 2)
-    assert talk.turn is not None
-    number = talk.turn.number
-    talk.token(number, "We close at five.", last=True, now=2)
-    talk.voice(number, 1.5, [SpokenMark(8, 0.7), SpokenMark(17, 1.5)], last=True, now=2)
-    talk.started(number)
-    talk.played(number, 0.9, 3)
-    talk.final(2, "And of Chile?", 3.1)
-    assert said(talk) == [
-        ("user", "What is the capital of Peru?"),
-        ("assistant", "We close"),
-        ("user", "And of Chile?"),
-    ]
-
-
 def test_what_is_typed_meanwhile_is_another_question(talk: Conversation) -> None:
     talk.speech_started(2, 1.5)
     actions = talk.submit_text("What is Peru?", 2)
