@@ -44,7 +44,7 @@ def _logs_stay_ours() -> Iterator[None]:
 def _answer_at_once() -> Iterator[None]:
     """Whoever is there runs in this very process: nobody is waited for as in a cluster."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "discover", partial(discover, wait_s=0.1))
+        patch.setattr(registry, "discover", partial(discover, wait_s=0.2))
         yield
 
 
