@@ -168,7 +168,7 @@ async def keep(url: str, servers: int, names: Sequence[str], password: str = "")
         BUCKETS_MADE.touch()  # noqa: ASYNC240 - nobody waits for it
         told = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
-        await ends_unless(keep_buckets(bus, names, servers), told)
+        await ends_unless(keep_buckets(bus, names, servers), told.wait())
     finally:
         await bus.close()
 

@@ -18,6 +18,8 @@ const RECONNECT_MS = 120_000;
 /** Who says nothing between two looks is asked, and is gone where he says nothing until the next one. */
 const LOOK_MS = 5000;
 const GATHERING_MS = 2000;
+/** Silence, too, comes in packets: a connection over which none has come for so long carries nothing. */
+const STILL_MS = 1000;
 /** Longer than any answer takes: one that does not come holds up what waits for it no longer. */
 const ANSWER_LIMIT_MS = 30_000;
 const RENEW_AGAIN_S = 10;
@@ -272,6 +274,15 @@ export class Session extends EventTarget {
     }
   }
 
+  /** A gateway that has gone took face and voice along: browsers need a quarter of a minute to notice. */
+  async #reviewMedia() {
+    const peer = this.#peer;
+    if (!peer) return;
+    const before = await received(peer);
+    await new Promise((resolve) => setTimeout(resolve, STILL_MS));
+    if (peer === this.#peer && (await received(peer)) === before) this.#reconnect?.();
+  }
+
   /** Of face and voice, each once: a network may let no attempt through. */
   #tellMedia(type) {
     if (this.#mediaLost === (type === "lost")) return;
@@ -300,8 +311,7 @@ export class Session extends EventTarget {
       if (name === "events") this.#heard = true; // it has its time to open
       socket.addEventListener("open", () => {
         if (lostAt) this.#tell({ type: "back", socket: name });
-        // A gateway that has gone took face and voice along: browsers need a quarter of a minute to notice.
-        if (lostAt && name === "events") this.#reconnect?.();
+        if (lostAt && name === "events") this.#reviewMedia();
         [pause_ms, lostAt] = [FIRST_PAUSE_MS, 0];
         for (const message of unheard) socket.send(message);
       });
@@ -397,6 +407,12 @@ export class Session extends EventTarget {
     }
     if (!this.#closed) this.#renewIn(pause_s);
   }
+}
+
+/** Packets that a connection has brought. */
+async function received(peer) {
+  const told = [...(await peer.getStats()).values()];
+  return told.reduce((sum, { type, packetsReceived }) => sum + (type === "inbound-rtp" ? packetsReceived : 0), 0);
 }
 
 async function request(url, secret, method, path, body) {

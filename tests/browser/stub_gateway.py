@@ -84,6 +84,8 @@ class Seen:
     pcm: bytearray = field(default_factory=bytearray)
     media: int = 0
     """So many media sockets were opened."""
+    unheard: int = 0
+    """So many messages came over the events' sockets while it was deaf."""
 
 
 @functools.cache
@@ -397,6 +399,7 @@ class StubGateway:
             while True:
                 said = await peer.receive_json()
                 if self.script.deaf:
+                    self.seen.unheard += 1
                     continue
                 if said == {"type": "ping"}:
                     await peer.send_json({"type": "pong"})

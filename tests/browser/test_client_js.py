@@ -127,6 +127,7 @@ async def test_a_socket_that_is_dead_and_looks_open_is_given_up(
     assert await page.evaluate("unanswered") == {"status": 0, "code": "unreachable"}
     stub.script.deaf = True  # as after a sleep, or where its machine has vanished
     await page.evaluate("tell('c1')")
+    await stub.until(lambda seen: seen.unheard == 2)  # with the ping behind it
     assert await page.evaluate("lookTwice()") == ["state", "lost"]
     stub.script.deaf = False
     assert await page.evaluate("lostAndBack()") == ["state", "lost", "back", "state"]
@@ -238,6 +239,9 @@ LOST = """async (url) => {
       const look = () => peers.length > 1 && this.connectionState === "connected";
       this.addEventListener("connectionstatechange", () => look() && connected.resolve());
       peers.push(this);
+    }
+    getStats() {
+      return this === peers[0] ? new Map() : super.getStats(); // its gateway has gone
     }
   };
   mediaDevices.getUserMedia = async (wanted) => {

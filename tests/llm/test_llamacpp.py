@@ -256,7 +256,7 @@ async def test_a_conversation_of_any_length_fits(shallow_file: Path) -> None:
 
 
 async def test_a_conversation_that_is_cut_is_not_read_anew(shallow_file: Path) -> None:
-    backend = backend_of(shallow_file, context_tokens=512)
+    backend = backend_of(shallow_file, context_tokens=560)
     await backend.load()
     generator = Generator(backend, LlmSettings.model_validate({}).defaults(), MonotonicClock())
     history: list[ChatMessage] = []

@@ -93,10 +93,13 @@ async def clients(
     """A process for each of the orders, with all their visitors connected or refused."""
     started: list[ClientProcess] = []
     try:
-        for index, order in enumerate(orders):
-            started.append(await _start(log_dir / f"load-client-{index}.log", program))
-            await started[-1].tell(order.to_line())
-        await asyncio.gather(*(client.ready() for client in started))
+        # Where there is no room for all it is one of those who only watch that stays out.
+        for asks in (True, False):
+            before = len(started)
+            for order in (order for order in orders if bool(order.visitors) is asks):
+                started.append(await _start(log_dir / f"load-client-{len(started)}.log", program))
+                await started[-1].tell(order.to_line())
+            await asyncio.gather(*(client.ready() for client in started[before:]))
         yield started
     finally:
         await asyncio.gather(*(client.end() for client in started))
