@@ -127,6 +127,8 @@ def _goes_round(tail: str, of: _Rounds) -> bool:
     """Whether `tail` ends in one phrase said over and over."""
     for period in range(2, _LONGEST_PERIOD_CHARS + 1):
         phrase = tail[-period:]
+        if not tail.endswith(phrase * of.fewest):
+            continue  # what follows would be dear for each piece
         spoken = period + (_LETTERS_OF_A_WIDE - 1) * _wide(phrase)
         rounds = max(of.fewest, -(-of.shortest_chars // spoken))
         if tail.endswith(phrase * rounds):
