@@ -132,6 +132,10 @@ class _Job:
         return [file for file in self.manifest.files if file.path not in self.reuse]
 
 
+def _jobs(manifests: Sequence[BundleManifest], folder: Path, catalog: Catalog) -> list[_Job]:
+    return [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in manifests]
+
+
 def _needed_bytes(jobs: Sequence[_Job], downloads: Path) -> int:
     """Bytes written at the worst moment: archives, as far as they are not here, and files side by
     side.
@@ -148,8 +152,7 @@ def needed_bytes(names: Sequence[str], folder: Path, catalog: Catalog) -> int:
     """Room that a pull of `names` into `folder` asks for; 0 where all are ready."""
     manifests = [catalog.manifest(name) for name in dict.fromkeys(names)]
     lacking = [m for m in manifests if m.is_pulled and not _ready(m, folder, inspect)]
-    jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in lacking]
-    return _needed_bytes(jobs, downloads_in(folder))
+    return _needed_bytes(_jobs(lacking, folder, catalog), downloads_in(folder))
 
 
 def pull(
@@ -192,7 +195,7 @@ def pull(
             folder.mkdir(parents=True, exist_ok=True)
             with locked(folder, progress.say, setup.lock_timeout_s):
                 # Asked again under the lock: another pull may have brought them meanwhile.
-                jobs = [_Job(m, catalog.text(m.name), _reuse(m, folder)) for m in missing()]
+                jobs = _jobs(missing(), folder, catalog)
                 done = _pull_locked(jobs, folder, setup, progress)
         except OSError as error:
             raise as_store_error(error, folder) from error

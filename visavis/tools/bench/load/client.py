@@ -252,11 +252,11 @@ class Client:
         """CPU time between the two moments, and how late who asks keeps appointments meanwhile."""
         await asyncio.sleep(from_s - self._clock.now())
         used_s, due_s = time.process_time(), from_s
-        while due_s < until_s:
+        while self._orders.visitors and due_s < until_s:
             due_s = max(due_s + _LAG_STEP_S, self._clock.now())
             await asyncio.sleep(due_s - self._clock.now())
-            if self._orders.visitors:
-                self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
+            self._report.lags_s.append(round(max(0.0, self._clock.now() - due_s), 5))
+        await asyncio.sleep(until_s - self._clock.now())
         self._report.cpu_s = time.process_time() - used_s
 
 

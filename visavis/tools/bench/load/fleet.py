@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -93,10 +94,10 @@ async def clients(
     """A process for each of the orders, with all their visitors connected or refused."""
     started: list[ClientProcess] = []
     try:
-        # Where there is no room for all it is one of those who only watch that stays out.
-        for asks in (True, False):
+        # Those who ask come first: where there is no room for all, a watcher stays out.
+        for _, group in groupby(orders, lambda order: bool(order.visitors)):
             before = len(started)
-            for order in (order for order in orders if bool(order.visitors) is asks):
+            for order in group:
                 started.append(await _start(log_dir / f"load-client-{len(started)}.log", program))
                 await started[-1].tell(order.to_line())
             await asyncio.gather(*(client.ready() for client in started[before:]))
